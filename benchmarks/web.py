@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agents_ledger import Ledger
-from agents_ledger.app import Server, Serving
+from agents_ledger.cli.servers.server import Server, Serving
 from benchmarks.busy import busy
 from benchmarks.growth import SIZES, grown
 from benchmarks.measure import Clock, Goal, Line, duration, middle, spread, timed

@@ -19,8 +19,8 @@ from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
 from agents_ledger import Ledger
-from agents_ledger.app import Server, Serving
 from agents_ledger.cli.servers.demonstration import Demonstration
+from agents_ledger.cli.servers.server import Server, Serving
 
 FOLDER = Path(__file__).parents[1] / "docs/pictures"
 CHROMIUM = next(

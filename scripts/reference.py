@@ -20,7 +20,7 @@ from agents_ledger.model import errors
 from agents_ledger.model.queue import QueueLimits
 from agents_ledger.web.errors import STATUS
 from agents_ledger.web.security import SAFE
-from agents_ledger.web.server import API, _routes
+from agents_ledger.web.server import API
 from scripts import abilities
 
 ROOT = Path(__file__).parents[1]
@@ -235,7 +235,7 @@ def http_routes() -> str:
     from litestar.di import Provide
 
     app = Litestar(
-        route_handlers=[Router("/api/v1", route_handlers=_routes(API))],
+        route_handlers=[Router("/api/v1", route_handlers=API)],
         dependencies={"site": Provide(lambda: None, sync_to_thread=False)},
     )
     described = app.openapi_schema.paths or {}

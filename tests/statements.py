@@ -68,7 +68,7 @@ class _MeddledTransaction:
         self._database.count(self._tx, name)
         return self._tx.change(name, **values)
 
-    def run_many(self, name: str, things: Sequence[object], /, *, any_order: bool = False) -> int:
+    def run_many(self, name: str, things: Sequence[object], /) -> int:
         written = 0
         for thing in things:
             self._database.count(self._tx, name)

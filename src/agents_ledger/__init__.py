@@ -1,329 +1,151 @@
 """Agents Ledger: the permanent record of AI agent conversations.
 
-Each name is imported from its module when it is first used, so that importing the package is quick.
+Importing the package loads nothing: each name is imported from its module when it is first used.
 """
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from agents_ledger.broker.broker import Broker
-    from agents_ledger.broker.policy import Policy
-    from agents_ledger.broker.tools import offer
+# ruff: noqa: I001 - the imports are packed
+# fmt: off
+if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
+    from agents_ledger.broker.broker import Broker as Broker
+    from agents_ledger.broker.policy import Policy as Policy
+    from agents_ledger.broker.tools import offer as offer
     from agents_ledger.ledger.aio.async_ledger import (
-        AsyncBatch,
-        AsyncLedger,
-        AsyncLiveCall,
-        AsyncLiveTurn,
+        AsyncBatch as AsyncBatch, AsyncLedger as AsyncLedger, AsyncLiveCall as AsyncLiveCall,
+        AsyncLiveTurn as AsyncLiveTurn,
     )
-    from agents_ledger.ledger.aio.async_queue import AsyncQueue
-    from agents_ledger.ledger.context.compaction import add_strategy
-    from agents_ledger.ledger.context.contexts import Context, validate
-    from agents_ledger.ledger.ledger import Batch, Ledger, LiveCall, LiveTurn
-    from agents_ledger.ledger.sessions.queue import Queue
-    from agents_ledger.model.agents.config import Config, Setting
-    from agents_ledger.model.agents.embedding import Embedder, embedder
+    from agents_ledger.ledger.aio.async_queue import AsyncQueue as AsyncQueue
+    from agents_ledger.ledger.context.compaction import add_strategy as add_strategy
+    from agents_ledger.ledger.context.contexts import Context as Context, validate as validate
+    from agents_ledger.ledger.ledger import (
+        Batch as Batch, Ledger as Ledger, LiveCall as LiveCall, LiveTurn as LiveTurn,
+    )
+    from agents_ledger.ledger.sessions.queue import Queue as Queue
+    from agents_ledger.model.agents.config import Config as Config, Setting as Setting
+    from agents_ledger.model.agents.embedding import Embedder as Embedder, embedder as embedder
     from agents_ledger.model.agents.engine import (
-        CallBegun,
-        CallFinished,
-        Engine,
-        Finished,
-        MessageDone,
-        ModelConfig,
-        Request,
-        TextPiece,
-        ThinkingPiece,
-        Tool,
+        CallBegun as CallBegun, CallFinished as CallFinished, Engine as Engine,
+        Finished as Finished, MessageDone as MessageDone, ModelConfig as ModelConfig,
+        Request as Request, TextPiece as TextPiece, ThinkingPiece as ThinkingPiece, Tool as Tool,
     )
     from agents_ledger.model.agents.permissions import (
-        Grant,
-        Layer,
-        MisusedCall,
-        PermissionReview,
-        Permissions,
-        ToolUse,
-        Used,
+        Grant as Grant, Layer as Layer, MisusedCall as MisusedCall,
+        PermissionReview as PermissionReview, Permissions as Permissions, ToolUse as ToolUse,
+        Used as Used,
     )
     from agents_ledger.model.compaction import (
-        Chosen,
-        Compaction,
-        CompactionPlan,
-        Strategy,
-        VisibleTurn,
+        Chosen as Chosen, Compaction as Compaction, CompactionPlan as CompactionPlan,
+        Strategy as Strategy, VisibleTurn as VisibleTurn,
     )
     from agents_ledger.model.context import (
-        CallItem,
-        Cut,
-        ImageItem,
-        Problem,
-        Repair,
-        ResultItem,
-        TextItem,
-        ThinkingItem,
+        CallItem as CallItem, Cut as Cut, ImageItem as ImageItem, Problem as Problem,
+        Repair as Repair, ResultItem as ResultItem, TextItem as TextItem,
+        ThinkingItem as ThinkingItem,
     )
     from agents_ledger.model.errors import (
-        Ambiguous,
-        Conflict,
-        Damaged,
-        DiskFull,
-        EngineError,
-        HeadMoved,
-        LedgerError,
-        Locked,
-        NameTaken,
-        NewerLedger,
-        NotALedger,
-        NotFound,
-        OutcomeUnknown,
-        ReadOnly,
-        Refused,
-        StoreUnavailable,
-        Unreachable,
+        Ambiguous as Ambiguous, Conflict as Conflict, Damaged as Damaged, DiskFull as DiskFull,
+        EngineError as EngineError, HeadMoved as HeadMoved, LedgerError as LedgerError,
+        Locked as Locked, NameTaken as NameTaken, NewerLedger as NewerLedger,
+        NotALedger as NotALedger, NotFound as NotFound, OutcomeUnknown as OutcomeUnknown,
+        ReadOnly as ReadOnly, Refused as Refused, StoreUnavailable as StoreUnavailable,
+        Unreachable as Unreachable,
     )
-    from agents_ledger.model.ids import new_id, now_ms
-    from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueLimits, Rollup
+    from agents_ledger.model.ids import new_id as new_id, now_ms as now_ms
+    from agents_ledger.model.queue import (
+        Ask as Ask, Claim as Claim, QueueEntry as QueueEntry, QueueLimits as QueueLimits,
+        Rollup as Rollup,
+    )
     from agents_ledger.model.reports.comparison import (
-        Branch,
-        Comparison,
-        Replaced,
-        ToolCount,
-        TouchedFile,
-        WrittenFile,
+        Branch as Branch, Comparison as Comparison, Replaced as Replaced, ToolCount as ToolCount,
+        TouchedFile as TouchedFile, WrittenFile as WrittenFile,
     )
-    from agents_ledger.model.reports.events import Digest, DigestSession, Event
-    from agents_ledger.model.reports.routing import Proposal, Reason, Route, SmartFork
-    from agents_ledger.model.reports.search import Found, Hit, Snippet, Touch, Touched
-    from agents_ledger.model.reports.trees import Headline, Node, Subagent, Tree
+    from agents_ledger.model.reports.events import (
+        Digest as Digest, DigestSession as DigestSession, Event as Event,
+    )
+    from agents_ledger.model.reports.routing import (
+        Proposal as Proposal, Reason as Reason, Route as Route, SmartFork as SmartFork,
+    )
+    from agents_ledger.model.reports.search import (
+        Found as Found, Hit as Hit, Snippet as Snippet, Touch as Touch, Touched as Touched,
+    )
+    from agents_ledger.model.reports.trees import (
+        Headline as Headline, Node as Node, Subagent as Subagent, Tree as Tree,
+    )
     from agents_ledger.model.reports.usage import (
-        ModelUsage,
-        Spent,
-        ToolUsage,
-        UsageLine,
-        UsageReport,
+        ModelUsage as ModelUsage, Spent as Spent, ToolUsage as ToolUsage, UsageLine as UsageLine,
+        UsageReport as UsageReport,
     )
-    from agents_ledger.model.sessions import Alias, EngineCheck, Finding, Move, Session, Thread
-    from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
-    from agents_ledger.model.text.tokens import estimate_tokens
+    from agents_ledger.model.sessions import (
+        Alias as Alias, EngineCheck as EngineCheck, Finding as Finding, Move as Move,
+        Session as Session, Thread as Thread,
+    )
+    from agents_ledger.model.tasks import (
+        Task as Task, TaskCall as TaskCall, TaskMessage as TaskMessage,
+    )
+    from agents_ledger.model.text.tokens import estimate_tokens as estimate_tokens
     from agents_ledger.model.turns import (
-        Message,
-        MessageCodeblock,
-        MessageFile,
-        MessageLint,
-        ToolCall,
-        Turn,
-        Usage,
+        Message as Message, MessageCodeblock as MessageCodeblock, MessageFile as MessageFile,
+        MessageLint as MessageLint, ToolCall as ToolCall, Turn as Turn, Usage as Usage,
     )
-
-__all__ = [
-    "Alias",
-    "Ambiguous",
-    "Ask",
-    "AsyncBatch",
-    "AsyncLedger",
-    "AsyncLiveCall",
-    "AsyncLiveTurn",
-    "AsyncQueue",
-    "Batch",
-    "Branch",
-    "Broker",
-    "CallBegun",
-    "CallFinished",
-    "CallItem",
-    "Chosen",
-    "Claim",
-    "Compaction",
-    "CompactionPlan",
-    "Comparison",
-    "Config",
-    "Conflict",
-    "Context",
-    "Cut",
-    "Damaged",
-    "Digest",
-    "DigestSession",
-    "DiskFull",
-    "Embedder",
-    "Engine",
-    "EngineCheck",
-    "EngineError",
-    "Event",
-    "Finding",
-    "Finished",
-    "Found",
-    "Grant",
-    "HeadMoved",
-    "Headline",
-    "Hit",
-    "ImageItem",
-    "Layer",
-    "Ledger",
-    "LedgerError",
-    "LiveCall",
-    "LiveTurn",
-    "Locked",
-    "Message",
-    "MessageCodeblock",
-    "MessageDone",
-    "MessageFile",
-    "MessageLint",
-    "MisusedCall",
-    "ModelConfig",
-    "ModelUsage",
-    "Move",
-    "NameTaken",
-    "NewerLedger",
-    "Node",
-    "NotALedger",
-    "NotFound",
-    "OutcomeUnknown",
-    "PermissionReview",
-    "Permissions",
-    "Policy",
-    "Problem",
-    "Proposal",
-    "Queue",
-    "QueueEntry",
-    "QueueLimits",
-    "ReadOnly",
-    "Reason",
-    "Refused",
-    "Repair",
-    "Replaced",
-    "Request",
-    "ResultItem",
-    "Rollup",
-    "Route",
-    "Session",
-    "Setting",
-    "SmartFork",
-    "Snippet",
-    "Spent",
-    "StoreUnavailable",
-    "Strategy",
-    "Subagent",
-    "Task",
-    "TaskCall",
-    "TaskMessage",
-    "TextItem",
-    "TextPiece",
-    "ThinkingItem",
-    "ThinkingPiece",
-    "Thread",
-    "Tool",
-    "ToolCall",
-    "ToolCount",
-    "ToolUsage",
-    "ToolUse",
-    "Touch",
-    "Touched",
-    "TouchedFile",
-    "Tree",
-    "Turn",
-    "Unreachable",
-    "Usage",
-    "UsageLine",
-    "UsageReport",
-    "Used",
-    "VisibleTurn",
-    "WrittenFile",
-    "add_strategy",
-    "embedder",
-    "estimate_tokens",
-    "new_id",
-    "now_ms",
-    "offer",
-    "validate",
-]
+    __version__: str
+# fmt: on
 
 _MODULES = {
-    "ledger.aio.async_ledger": ("AsyncBatch", "AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
-    "broker.broker": ("Broker",),
-    "broker.policy": ("Policy",),
-    "broker.tools": ("offer",),
-    "ledger.context.contexts": ("Context", "validate"),
-    "ledger.context.compaction": ("add_strategy",),
-    "ledger.ledger": ("Batch", "Ledger", "LiveCall", "LiveTurn"),
-    "model.compaction": (
-        "Chosen",
-        "Compaction",
-        "CompactionPlan",
-        "Strategy",
-        "VisibleTurn",
-    ),
-    "model.reports.comparison": (
-        "Branch",
-        "Comparison",
-        "Replaced",
-        "ToolCount",
-        "TouchedFile",
-        "WrittenFile",
-    ),
-    "model.agents.config": ("Config", "Setting"),
-    "model.context": (
-        "CallItem",
-        "Cut",
-        "ImageItem",
-        "Problem",
-        "Repair",
-        "ResultItem",
-        "TextItem",
-        "ThinkingItem",
-    ),
+    "broker.broker": "Broker",
+    "broker.policy": "Policy",
+    "broker.tools": "offer",
+    "ledger.aio.async_ledger": "AsyncBatch AsyncLedger AsyncLiveCall AsyncLiveTurn",
+    "ledger.aio.async_queue": "AsyncQueue",
+    "ledger.context.compaction": "add_strategy",
+    "ledger.context.contexts": "Context validate",
+    "ledger.ledger": "Batch Ledger LiveCall LiveTurn",
+    "ledger.sessions.queue": "Queue",
+    "model.agents.config": "Config Setting",
+    "model.agents.embedding": "Embedder embedder",
     "model.agents.engine": (
-        "CallBegun",
-        "CallFinished",
-        "Engine",
-        "Finished",
-        "MessageDone",
-        "ModelConfig",
-        "Request",
-        "TextPiece",
-        "ThinkingPiece",
-        "Tool",
+        "CallBegun CallFinished Engine Finished MessageDone ModelConfig Request TextPiece "
+        "ThinkingPiece Tool"
     ),
-    "model.agents.embedding": ("Embedder", "embedder"),
-    "model.reports.events": ("Digest", "DigestSession", "Event"),
-    "model.ids": ("new_id", "now_ms"),
-    "ledger.aio.async_queue": ("AsyncQueue",),
-    "ledger.sessions.queue": ("Queue",),
-    "model.agents.permissions": (
-        "Grant",
-        "Layer",
-        "MisusedCall",
-        "PermissionReview",
-        "Permissions",
-        "ToolUse",
-        "Used",
+    "model.agents.permissions": "Grant Layer MisusedCall PermissionReview Permissions ToolUse Used",
+    "model.compaction": "Chosen Compaction CompactionPlan Strategy VisibleTurn",
+    "model.context": "CallItem Cut ImageItem Problem Repair ResultItem TextItem ThinkingItem",
+    "model.errors": (
+        "Ambiguous Conflict Damaged DiskFull EngineError HeadMoved LedgerError Locked NameTaken "
+        "NewerLedger NotALedger NotFound OutcomeUnknown ReadOnly Refused StoreUnavailable "
+        "Unreachable"
     ),
-    "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits", "Rollup"),
-    "model.reports.routing": ("Proposal", "Reason", "Route", "SmartFork"),
-    "model.reports.search": ("Found", "Hit", "Snippet", "Touch", "Touched"),
-    "model.sessions": ("Alias", "EngineCheck", "Finding", "Move", "Session", "Thread"),
-    "model.text.tokens": ("estimate_tokens",),
-    "model.tasks": ("Task", "TaskCall", "TaskMessage"),
-    "model.reports.trees": ("Headline", "Node", "Subagent", "Tree"),
-    "model.turns": (
-        "Message",
-        "MessageCodeblock",
-        "MessageFile",
-        "MessageLint",
-        "ToolCall",
-        "Turn",
-        "Usage",
-    ),
-    "model.reports.usage": ("ModelUsage", "Spent", "ToolUsage", "UsageLine", "UsageReport"),
+    "model.ids": "new_id now_ms",
+    "model.queue": "Ask Claim QueueEntry QueueLimits Rollup",
+    "model.reports.comparison": "Branch Comparison Replaced ToolCount TouchedFile WrittenFile",
+    "model.reports.events": "Digest DigestSession Event",
+    "model.reports.routing": "Proposal Reason Route SmartFork",
+    "model.reports.search": "Found Hit Snippet Touch Touched",
+    "model.reports.trees": "Headline Node Subagent Tree",
+    "model.reports.usage": "ModelUsage Spent ToolUsage UsageLine UsageReport",
+    "model.sessions": "Alias EngineCheck Finding Move Session Thread",
+    "model.tasks": "Task TaskCall TaskMessage",
+    "model.text.tokens": "estimate_tokens",
+    "model.turns": "Message MessageCodeblock MessageFile MessageLint ToolCall Turn Usage",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    value: object
+    if name == "__version__":
+        from importlib.metadata import version
 
-    module = import_module(f"{__name__}.{_HOMES.get(name, 'model.errors')}")
-    value: object = getattr(module, name)
+        value = version("agents-ledger")
+    elif name in _MODULE_OF:
+        from importlib import import_module
+
+        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

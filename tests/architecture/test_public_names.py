@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.metadata
 import inspect
 import subprocess
 import sys
@@ -64,15 +65,15 @@ def test_every_error_is_public() -> None:
 
 
 def test_every_value_a_verb_takes_or_returns_is_public() -> None:
-    met: set[str] = set()
+    names: set[str] = set()
     for face in FACES:
         for name, verb in inspect.getmembers(face, inspect.isfunction):
             if not name.startswith("_"):
                 for hint in typing.get_type_hints(verb).values():
-                    met |= ours(hint)
+                    names |= ours(hint)
 
-    assert met <= set(agents_ledger.__all__), met - set(agents_ledger.__all__)
-    assert {"Turn", "Session", "Thread", "Move", "Alias", "Finding", "Compaction"} <= met
+    assert names <= set(agents_ledger.__all__), names - set(agents_ledger.__all__)
+    assert {"Turn", "Session", "Thread", "Move", "Alias", "Finding", "Compaction"} <= names
 
 
 def ours(hint: Any) -> set[str]:
@@ -131,3 +132,17 @@ def test_every_error_below_a_family_says_what_to_do_next() -> None:
         assert kind.__doc__
         if kind not in families | {LedgerError}:
             assert kind.hint.endswith("."), kind
+
+
+# -- the package as a program -----------------------------------------------------------------
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert agents_ledger.__version__ == importlib.metadata.version("agents-ledger")
+
+
+def test_python_dash_m_runs_the_command_line() -> None:
+    command = [sys.executable, "-m", "agents_ledger", "--help"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert "import" in run.stdout

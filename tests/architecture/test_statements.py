@@ -15,7 +15,7 @@ from agents_ledger.store.sqlite.statements import WORDS as SQLITE_WORDS
 
 PACKAGE = Path(agents_ledger.__file__).parent
 SQL = PACKAGE / "store" / "sql"
-FOREIGN = ("databases.py", "source.py")  # they read and make databases of other programs
+FOREIGN = ("databases.py", "row_archive.py", "source.py")  # databases of other programs
 
 
 def used() -> set[str]:

@@ -42,7 +42,7 @@ def events(request: Request, engine: Engine = ECHO) -> list[Event]:
     return asyncio.run(run())
 
 
-def test_it_says_what_it_was_told_in_pieces_and_ends_with_what_it_cost() -> None:
+def test_it_repeats_the_message_in_parts_and_reports_usage() -> None:
     *pieces, message, finished = events(asked("one\ntwo", config=ModelConfig("my-model")))
 
     assert pieces == [TextPiece("one\n"), TextPiece("two")]
@@ -86,7 +86,7 @@ def test_it_stops_at_the_tokens_it_may_say() -> None:
     assert finished.stop_reason == "max_tokens"
 
 
-def test_it_fails_as_told_after_what_it_did_before() -> None:
+def test_it_fails_on_request_after_the_previous_lines() -> None:
     seen = []
 
     async def run() -> None:
@@ -103,12 +103,12 @@ def test_it_fails_as_told_after_what_it_did_before() -> None:
     assert unknown.value.kind == "unavailable"
 
 
-def test_it_overflows_where_a_window_is_given() -> None:
+def test_it_overflows_above_its_context_window() -> None:
     request = asked("x" * 400)
     tokens = count_tokens(None, request.items)
 
     assert events(request, EchoEngine(context_window=tokens))
-    with pytest.raises(EngineError, match=f"{tokens} tokens are more than") as failed:
+    with pytest.raises(EngineError, match=f"{tokens} tokens exceed") as failed:
         events(request, EchoEngine(context_window=tokens - 1))
     assert (failed.value.kind, failed.value.passing) == ("overflow", False)
     assert "compact" in failed.value.hint

@@ -10,8 +10,8 @@ import pytest
 from agents_ledger import Ask, Message, Request
 from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
+from agents_ledger.broker.entry_follower import EntryFollower
 from agents_ledger.broker.events import LAST, Completed, RunEvent, Started
-from agents_ledger.broker.following import Follower
 from agents_ledger.model.agents.engine import Event, TextPiece
 from tests.broker.conftest import WithBroker
 
@@ -29,7 +29,7 @@ class HeldEngine(EchoEngine):
             yield event
 
 
-class LateFollower(Follower):
+class LateFollower(EntryFollower):
     """Looks at the ledger only once a run of this broker has got somewhere."""
 
     def __init__(self, broker: Broker, entry_id: str, act: Callable[[], object]) -> None:

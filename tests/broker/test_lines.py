@@ -84,7 +84,7 @@ class Crowded(EchoEngine):
         self.running[name] -= 1
 
 
-def test_each_line_is_serial_and_lines_run_beside_each_other(
+def test_each_session_is_serial_and_sessions_run_concurrently(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     engine = Crowded()
@@ -117,7 +117,7 @@ def test_collected_messages_become_one_turn_with_several_messages(
     assert sorted(str(m) for (m,) in zip(*asked(ledger, "main"), strict=True)) == ["a", "b", "c"]
 
 
-def test_an_interruption_stops_the_turn_and_is_asked_with_what_it_stopped(
+def test_an_interruption_stops_the_turn_and_joins_its_message(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     async def act(broker: Broker) -> tuple[list[Any], Any]:
@@ -165,7 +165,7 @@ def test_without_a_turn_that_runs_a_steering_message_is_answered_itself(
     assert with_broker(lambda b: answer_of(b, "main", "alone", mode="steer")).text == "alone"
 
 
-def test_a_dropped_message_is_told_and_the_next_turn_hears_how_it_began(
+def test_a_dropped_message_is_reported_to_the_next_turn(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     policy = Policy(queue=QueueLimits(cap=1, drop="summarize"))
@@ -178,7 +178,7 @@ def test_a_dropped_message_is_told_and_the_next_turn_hears_how_it_began(
     with_broker(act, policy)
 
     ((told, second),) = asked(ledger, "main")
-    assert told == "[1 earlier messages were left out; they began:]\n- first of all"
+    assert told == "[1 earlier messages were omitted; they began:]\n- first of all"
     assert second == "second"
     full = Policy(queue=QueueLimits(cap=0, drop="new"))
     failed = with_broker(lambda b: answer_of(b, "other", "x"), full)
@@ -336,7 +336,7 @@ def asking(text: str) -> Any:
     return Ask((Message("user", text, "human"),))
 
 
-def test_text_of_another_process_is_told_in_pieces(address: str, ledger: Ledger) -> None:
+def test_text_of_another_process_arrives_in_parts(address: str, ledger: Ledger) -> None:
     ledger.record("main", "q", "r")
     queue = Queue(ledger)
 

@@ -57,7 +57,7 @@ def test_a_session_is_compacted_ahead_of_the_limit(with_broker: WithBroker, ledg
     assert ledger.thread("main", last=0).depth == 10
 
 
-def test_after_an_overflow_it_is_compacted_to_two_fifths_and_asked_once_more(
+def test_after_an_overflow_the_session_is_compacted_and_retried_once(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     long_thread(ledger)
@@ -77,7 +77,7 @@ def test_after_an_overflow_it_is_compacted_to_two_fifths_and_asked_once_more(
     assert told[-1].turn_id == second == ledger.head("main")
     failed = ledger.get_turn(first)
     assert failed.status == "failed"
-    assert "more than" in (failed.error or "")
+    assert "exceed" in (failed.error or "")
     assert ledger.get_turn(second).parent_turn_id == compacted.turn_id
 
 
@@ -133,7 +133,7 @@ def test_tools_that_ran_before_an_overflow_are_not_run_again(
     assert isinstance(told[-1], Completed)
     result = engine.seen[-1]
     assert isinstance(result, ResultItem)
-    assert result.text.endswith("characters cut]")
+    assert result.text.endswith("characters omitted]")
 
 
 class TooLate:
@@ -161,7 +161,7 @@ class TooLate:
 
 
 @on_sqlite
-def test_a_provider_that_overflows_is_asked_again_with_less(
+def test_a_provider_that_overflows_is_retried_with_a_shorter_context(
     address: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long_thread(ledger)

@@ -81,13 +81,13 @@ def test_a_grant_adds_for_a_time_and_overrides_no_deny(tmp_path: Path) -> None:
         ('[[grants]]\npersona = "gone"\n', "persona 'gone'"),
         (
             '[personas.a]\n[[grants]]\npersona = "a"\nexpires_at = 2026-12-31T12:00:00\n',
-            "no zone",
+            "no time zone",
         ),
-        ('[personas.a.identity]\nsoul_file = "gone.md"\n', "soul of persona 'a'"),
+        ('[personas.a.identity]\nsoul_file = "gone.md"\n', "soul_file of persona 'a'"),
         ('[queue]\nmode = "loud"\n', "loud"),
     ],
 )
-def test_a_mistake_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_a_mistake_is_reported_with_its_location(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(Refused, match=said):
         written(tmp_path, text)
 
@@ -103,7 +103,7 @@ def test_a_persona_that_is_not_there_is_refused_if_there_are_any(tmp_path: Path)
     assert "main" in refused.value.hint
 
 
-def test_a_soul_may_stand_in_a_file_and_a_main_session_may_be_named(tmp_path: Path) -> None:
+def test_a_soul_may_be_a_file_and_a_main_session_may_be_named(tmp_path: Path) -> None:
     (tmp_path / "SOUL.md").write_text("Be kind.", encoding="utf-8")
 
     said = written(
@@ -127,7 +127,7 @@ def test_the_model_is_the_persona_s_else_the_engine_s(tmp_path: Path) -> None:
     assert said.model_defaults("b").model == "small"
 
 
-def test_the_file_stands_beside_the_ledger(tmp_path: Path) -> None:
+def test_the_policy_file_is_next_to_the_ledger(tmp_path: Path) -> None:
     assert settings.policy_file("/a/ledger.db", {}) == Path("/a/ledger.policy.toml")
     assert settings.policy_file("postgresql://h/d", {}).name == "policy.toml"
     given = {"AGENTS_LEDGER_POLICY": "/b/p.toml"}

@@ -253,7 +253,7 @@ def test_every_error_has_its_kind(
     assert error.value.kind == kind
 
 
-def test_a_stream_that_breaks_off_is_told_after_what_came(
+def test_a_broken_stream_is_reported_after_its_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken = anthropic_message(anthropic_text("Half an ans"))[:-3]
@@ -278,7 +278,7 @@ def test_a_stream_that_breaks_off_is_told_after_what_came(
     assert heard == [TextPiece("Half an ans")]
 
 
-def test_a_missing_key_and_an_unknown_model_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_and_an_unknown_model_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
     async def run(model: str | None) -> str:
@@ -298,7 +298,7 @@ def with_function(stream: Any) -> ProviderEngine:
     return ProviderEngine(lambda name: FunctionModel(stream_function=stream, model_name=name))
 
 
-def test_calls_of_one_message_are_executed_beside_each_other() -> None:
+def test_calls_of_one_message_are_executed_concurrently() -> None:
     both_run = asyncio.Event()
     running: list[str] = []
 
@@ -336,7 +336,7 @@ def test_calls_of_one_message_are_executed_beside_each_other() -> None:
     ]
 
 
-def test_what_is_said_meanwhile_reaches_the_model_before_it_ends() -> None:
+def test_steering_messages_reach_the_model_before_it_ends() -> None:
     waiting = [(TextItem("user", "In French."),), ()]
 
     async def steer() -> tuple[TextItem, ...]:
@@ -386,7 +386,7 @@ def test_a_context_becomes_messages_of_two_sides() -> None:
     [(None, {}), (True, {"thinking": True}), ("high", {"thinking": "high"}),
      (500, {"thinking": "low"}), (5000, {"thinking": "medium"}), (50_000, {"thinking": "high"})],
 )  # fmt: skip
-def test_thinking_is_said_in_the_words_of_the_provider(thinking: Any, said: Any) -> None:
+def test_thinking_is_configured_per_provider(thinking: Any, said: Any) -> None:
     model = FunctionModel(lambda messages, info: ModelResponse([]))
 
     assert to_settings(ModelConfig("m", thinking), model) == said

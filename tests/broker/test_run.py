@@ -25,8 +25,8 @@ from agents_ledger import (
     ThinkingPiece,
 )
 from agents_ledger.broker.broker import Broker
-from agents_ledger.broker.engines.chosen import choose
 from agents_ledger.broker.engines.echo import EchoEngine
+from agents_ledger.broker.engines.registry import choose
 from agents_ledger.broker.events import Completed, Failed, Queued, Started
 from agents_ledger.broker.policy import EngineChoice, Identity, Persona, PersonaModel, Policy
 from agents_ledger.broker.policy import PersonaPermissions as May
@@ -48,7 +48,7 @@ async def explode() -> None:
     raise RuntimeError("boom")
 
 
-def test_a_message_is_answered_and_told_as_it_happens(
+def test_a_message_is_answered_with_events(
     with_broker: WithBroker, said: Said, ledger: Ledger
 ) -> None:
     told = with_broker(lambda b: events_of(b, "main", "/think Hm.\nHello\nthere"))
@@ -129,7 +129,7 @@ def test_a_denied_call_is_recorded_as_rejected_and_never_executed(
     turn = ledger.get_turn(done.turn_id)
     assert [(c.status, c.error) for c in turn.tool_calls] == [
         ("rejected", "not permitted: stopped by persona main"),
-        ("rejected", "there is no tool 'nothing'"),
+        ("rejected", "no tool 'nothing'"),
     ]
     assert json.loads(turn.tools_available or "") == ["danger", "add"]
     assert json.loads(turn.permissions_granted or "")["tools"] == ["add"]
@@ -223,7 +223,7 @@ def test_an_engine_s_error_leaves_a_failed_turn_with_all_that_was_recorded(
     assert ledger.get_turn(done.turn_id).parent_turn_id is None
 
 
-def test_what_was_said_before_a_failure_is_kept_as_partial(
+def test_text_before_a_failure_is_recorded_as_partial(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     failed = with_broker(lambda b: answer_of(b, "main", "x"), engine=HalfSaid())
@@ -243,7 +243,7 @@ def test_a_turn_that_takes_too_long_is_failed(with_broker: WithBroker, ledger: L
     failed = with_broker(lambda b: answer_of(b, "main", "/wait 10000"), policy)
 
     assert failed.kind == "timeout"
-    assert ledger.get_turn(failed.turn_id).error == "it took too long"
+    assert ledger.get_turn(failed.turn_id).error == "timed out"
 
 
 def test_a_turn_can_be_cancelled_by_session_or_by_id(
@@ -267,7 +267,7 @@ def test_a_turn_can_be_cancelled_by_session_or_by_id(
     assert ledger.head("main") is None
 
 
-def test_closing_fails_what_runs_and_leaves_it_to_be_asked_again(
+def test_closing_fails_running_turns_and_requeues_their_messages(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     async def act(broker: Broker) -> str:
@@ -282,7 +282,7 @@ def test_closing_fails_what_runs_and_leaves_it_to_be_asked_again(
     assert [entry.status for entry in entries(ledger)] == ["waiting"]
 
 
-def test_a_head_that_moves_meanwhile_keeps_the_answer_beside_it(
+def test_an_answer_is_recorded_off_the_head_if_it_moved(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     async def act(broker: Broker) -> Completed:
@@ -300,7 +300,7 @@ def test_a_head_that_moves_meanwhile_keeps_the_answer_beside_it(
     assert ledger.head("main") != done.turn_id
 
 
-def test_what_cannot_begin_is_told_and_blocks_nothing(
+def test_a_turn_that_cannot_begin_is_reported_and_blocks_nothing(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     policy = Policy(personas={"main": Persona()})

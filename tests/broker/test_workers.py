@@ -128,7 +128,7 @@ def test_workers_may_have_workers_but_not_deeper_than_the_policy_lets_them(
         for call in turn.tool_calls
         if call.status == "failed"
     ]
-    assert refused == ["Refused: workers may not be nested deeper than 2"]
+    assert refused == ["Refused: workers may be nested at most 2 deep"]
 
 
 def test_a_worker_may_use_nothing_its_manager_could_not(
@@ -166,7 +166,7 @@ def test_only_managers_and_workers_are_offered_to_delegate(
     assert ledger.get_turn(done.turn_id).tools_available == "[]"
 
 
-def test_a_worker_of_others_cannot_be_asked(with_broker: WithBroker, ledger: Ledger) -> None:
+def test_a_worker_of_another_session_is_refused(with_broker: WithBroker, ledger: Ledger) -> None:
     ledger.record("stranger", "q", "r")
 
     told = with_broker(
@@ -175,7 +175,7 @@ def test_a_worker_of_others_cannot_be_asked(with_broker: WithBroker, ledger: Led
 
     (result,) = (e.result for e in told if isinstance(e, CallFinished))
     assert result.is_error
-    assert "is no worker of 'main'" in result.text
+    assert "is not a worker of 'main'" in result.text
 
 
 DYING = """

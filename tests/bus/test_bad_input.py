@@ -188,7 +188,7 @@ def test_every_ability_has_its_cases() -> None:
 
 
 @pytest.mark.parametrize("ability_id", GOOD)
-def test_bad_input_is_told_and_changes_nothing(
+def test_bad_input_is_reported_and_changes_nothing(
     scene: tuple[AgentBus, Raw, Ledger], ability_id: str
 ) -> None:
     bus, raw, _ = scene
@@ -240,7 +240,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("number", range(len(REFUSED)))
-def test_what_the_ledger_refuses_is_told_and_changes_nothing(
+def test_refused_input_is_reported_and_changes_nothing(
     scene: tuple[AgentBus, Raw, Ledger], number: int
 ) -> None:
     bus, raw, _ = scene

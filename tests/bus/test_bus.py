@@ -187,7 +187,7 @@ def test_what_is_wrong_is_raised_in_one_style_and_returned_in_the_other(
     assert caught.value.message in str(result.message)
 
 
-def test_a_type_of_msgspec_tells_the_path_too(bus: AgentBus) -> None:
+def test_a_msgspec_type_reports_the_path_too(bus: AgentBus) -> None:
     bus.unregister("text:letters")
     bus.register(failing(ValueError("never reached")))
 

@@ -1,4 +1,4 @@
-"""Seed 004 as it is printed: its schemas, its examples and its tests."""
+"""The printed specification of the bus: its schemas, its examples and its tests."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_a_streamed_message_is_saved_once_it_is_complete(ledger_bus: AgentBus, a
     assert ask("ldg:msg:list", taskId="task-test") == {"messages": [message], "total": 1}
 
 
-def test_pieces_can_be_given_to_the_ledger_as_they_come(ask: Ask) -> None:
+def test_messages_can_be_streamed_to_the_ledger(ask: Ask) -> None:
     ask("ldg:task:save", task=task())
     begun = ask("ldg:msg:begin", taskId="task-test", messageId="m1")
     ask("ldg:msg:append", messageId="m1", text="Once")

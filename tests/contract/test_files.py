@@ -62,7 +62,7 @@ def test_pages_of_touches_follow_each_other(ledger: Ledger) -> None:
 
 def test_what_names_no_file_is_refused(ledger: Ledger) -> None:
     for path in ("", "/", "..."):
-        with pytest.raises(Refused, match="names no file"):
+        with pytest.raises(Refused, match="is not a file name"):
             ledger.files(path)
     with pytest.raises(Refused, match="limit"):
         ledger.files("a.py", limit=0)

@@ -324,7 +324,7 @@ def test_a_waiting_entry_can_be_cancelled_and_asked_again(queue: Queue, address:
     with pytest.raises(Refused, match="is cancelled: there is nothing to cancel"):
         queue.cancel("e")
     assert queue.retry("e").status == "waiting"
-    with pytest.raises(Refused, match="is waiting: it cannot be asked again"):
+    with pytest.raises(Refused, match="is waiting: it cannot be retried"):
         queue.retry("e")
 
 

@@ -54,14 +54,14 @@ def test_an_empty_session_leads_to_no_turn(ledger: Ledger) -> None:
     ("target", "error", "said"),
     [
         ("", Refused, "no target"),
-        ("session:", Refused, "names nothing"),
+        ("session:", Refused, "has no value"),
         ("nobody", NotFound, "nobody"),
         ("thread:nobody", NotFound, "nobody"),
         ("session:nobody", NotFound, "nobody"),
         ("routing_key:nobody", NotFound, "routing_key 'nobody'"),
         ("thread_key:nobody", NotFound, "thread_key 'nobody'"),
-        ("smart:zebra", NotFound, "no turn has to do"),
-        ("smart: ", Refused, "names nothing"),
+        ("smart:zebra", NotFound, "no turn matches"),
+        ("smart: ", Refused, "has no value"),
     ],
 )
 def test_a_bad_target_is_an_error(

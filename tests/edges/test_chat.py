@@ -36,7 +36,7 @@ def test_every_line_of_the_input_is_a_message(run: Run, made: str) -> None:
         assert ledger.thread("work", last=0).depth == 4
 
 
-def test_a_turn_goes_on_as_a_fork_and_a_new_label_makes_a_session(run: Run, made: str) -> None:
+def test_a_turn_is_forked_and_a_new_label_creates_a_session(run: Run, made: str) -> None:
     with Ledger.open(made) as ledger:
         first = ledger.ancestry("work")[0]
 
@@ -63,7 +63,7 @@ def test_what_fails_says_so_with_its_exit_code(run: Run, made: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("message", ["", " \n"])
-def test_an_empty_message_is_not_asked(run: Run, made: str, message: str) -> None:
+def test_an_empty_message_is_refused(run: Run, made: str, message: str) -> None:
     answer = run("chat", "fresh", "--message", message)
 
     assert answer.code == 5
@@ -76,7 +76,7 @@ def test_without_a_ledger_nothing_is_made(run: Run, file: str) -> None:
     assert not Path(file).exists()
 
 
-def test_an_imported_conversation_goes_on_here(run: Run, file: str, tmp_path: Path) -> None:
+def test_an_imported_conversation_can_be_continued(run: Run, file: str, tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.user("a1", "Begin.")
     log.assistant("a2", {"type": "text", "text": "Begun."})
@@ -107,7 +107,7 @@ def test_resume_falls_back_to_continuing_here(run: Run, made: str) -> None:
     assert run("resume", "gone").code == 3
 
 
-def test_a_turn_is_asked_again_of_another_model(run: Run, made: str) -> None:
+def test_a_turn_is_rerun_with_another_model(run: Run, made: str) -> None:
     answer = run("rerun", "work", "--model", "big", "--label", "again")
 
     assert answer.code == 0
@@ -118,7 +118,7 @@ def test_a_turn_is_asked_again_of_another_model(run: Run, made: str) -> None:
         assert ledger.common_ancestor("work", "again") == ledger.ancestry("work")[0]
 
 
-def test_a_whole_thread_is_asked_again_until_a_turn_fails(run: Run, made: str) -> None:
+def test_a_whole_thread_is_rerun_until_a_turn_fails(run: Run, made: str) -> None:
     whole = run("rerun", "work", "--whole", "--prompt", "/fail rate no", "--json")
 
     assert whole.code == 1

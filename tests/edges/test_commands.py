@@ -269,19 +269,19 @@ def test_show_passes_over_messages_without_anything_to_read(run: Run, ledger: Le
     assert "  user" in second
 
 
-def test_show_cuts_long_texts_unless_all_is_asked_for(run: Run, ledger: Ledger) -> None:
+def test_show_truncates_long_texts_unless_full(run: Run, ledger: Ledger) -> None:
     ledger.record("main", "\n".join(f"line {number}" for number in range(100)), "x" * 9000)
 
     short, full = run("show", "main").out, run("show", "main", "--full").out
 
     assert "line 29" in short
     assert "line 30" not in short
-    assert "--full shows all" in short
+    assert "(--full)" in short
     assert "line 99" in full
     assert "x" * 9000 in full
 
 
-def test_show_tells_compactions_failures_and_subagents(run: Run, ledger: Ledger) -> None:
+def test_show_reports_compactions_failures_and_subagents(run: Run, ledger: Ledger) -> None:
     first, second = chain(ledger, "main", 2)
     record = Compaction("the gist", first, second, 1, tokens_before=150_000, tokens_after=12_000)
     ledger.record("main", compaction=record)
@@ -298,7 +298,7 @@ def test_show_tells_compactions_failures_and_subagents(run: Run, ledger: Ledger)
     assert "subagent of main" in run("show", "helper").out
 
 
-def test_show_tells_what_a_live_turn_has_said_so_far(run: Run, ledger: Ledger) -> None:
+def test_show_prints_the_partial_text_of_a_live_turn(run: Run, ledger: Ledger) -> None:
     with ledger.turn("main", "tell me a story") as turn:
         turn.stream("Once upon ")
         turn.stream("a time")

@@ -56,7 +56,7 @@ def test_an_engine_is_named_and_the_echo_engine_only_on_request(run: Run, turns:
     assert "Summarise the conversation" in record["summary"]
 
 
-def test_the_policy_names_the_engine_and_a_failure_is_told(
+def test_the_policy_names_the_engine_and_a_failure_is_reported(
     run: Run, turns: list[str], file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pydantic_ai")

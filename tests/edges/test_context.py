@@ -88,7 +88,7 @@ def test_json_names_the_turn_and_the_tokens_of_every_item(run: Run, turns: list[
     assert answer["request"]["messages"][0]["role"] == "user"
 
 
-def test_what_was_repaired_is_told(run: Run, file: str) -> None:
+def test_repairs_are_reported(run: Run, file: str) -> None:
     with Ledger.open(file) as ledger:
         lost = ToolCall("Read", status="cancelled", error="gone")
         ledger.record("main", "a", "b", steps=[lost, lost])

@@ -36,7 +36,7 @@ def test_audit_says_which_check_of_the_database_ran(file: str, run: Run) -> None
     assert told == {"mode": "full", "ran": "PRAGMA integrity_check", "complete": True}
 
 
-def test_doctor_runs_the_quick_check_unless_told_otherwise(file: str, run: Run) -> None:
+def test_doctor_runs_the_quick_check_by_default(file: str, run: Run) -> None:
     Ledger.open(file).close()
 
     for options, ran in (((), "quick: PRAGMA quick_check"), (("--full",), "full: PRAGMA integ")):

@@ -89,7 +89,7 @@ def test_a_file_that_others_can_read_is_a_problem(run: Run, file: str) -> None:
     assert facts(run("doctor", "--json"))["file_mode"]["level"] == "problem"
 
 
-def test_who_holds_the_lock_is_named(run: Run, file: str) -> None:
+def test_the_holder_of_the_lock_is_named(run: Run, file: str) -> None:
     Ledger.open(file).close()
     script = f"""
 import sys
@@ -110,7 +110,7 @@ with WriteQueue(Path({file!r}), 5):
     assert found["lock_holder"]["value"] == holder.pid
 
 
-def test_what_cannot_be_opened_is_told_after_what_is_known(run: Run, file: str) -> None:
+def test_an_unreadable_ledger_is_reported_after_the_known_facts(run: Run, file: str) -> None:
     answer = run("doctor")
 
     assert answer.code == 3

@@ -13,7 +13,9 @@ OTHER = "22222222-2222-4222-8222-222222222222"
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_they_are_told_and_no_failure(run: Run, projects: Path, named: bool) -> None:
+def test_empty_files_are_reported_and_are_not_failures(
+    run: Run, projects: Path, named: bool
+) -> None:
     a_log(projects)
     empty = [projects / f"{name}.jsonl" for name in (OTHER, "other")]
     for path in empty:

@@ -125,7 +125,7 @@ def test_what_was_refused_says_what_to_do_instead(run: Run, file: str, tmp_path:
     told(run("search", "a" * 10_001), 5, "at most 10,000 characters")
     told(run("search", "a " * 101), 5, "at most 100 words")
     told(run("search", '"' + "a " * 1001 + '"'), 5, "words with those of phrases")
-    told(run("search", "model:+"), 5, "has no word to look for")
+    told(run("search", "model:+"), 5, "has no word to search for")
     told(run("export", "main", "--output", "d/x.md"), 5, "cannot be written")
 
 

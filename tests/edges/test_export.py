@@ -30,7 +30,7 @@ def ledger(file: str) -> Iterator[Ledger]:
         ("a.html", "<!doctype html>"),
     ],
 )
-def test_the_ending_of_the_file_tells_the_form(
+def test_the_file_extension_selects_the_format(
     run: Run, ledger: Ledger, tmp_path: Path, name: str, begins: str
 ) -> None:
     answer = run("export", "main", "-o", str(tmp_path / name))
@@ -82,7 +82,7 @@ def test_nothing_is_written_over(run: Run, ledger: Ledger, tmp_path: Path) -> No
     assert not (tmp_path / "b.md").exists()
 
 
-def test_what_was_recorded_here_is_markdown_unless_told_otherwise(
+def test_recorded_sessions_are_exported_as_markdown_by_default(
     run: Run, ledger: Ledger, tmp_path: Path
 ) -> None:
     turn = ledger.thread("main").turn_id
@@ -97,7 +97,7 @@ def test_what_was_recorded_here_is_markdown_unless_told_otherwise(
 
 
 @pytest.mark.parametrize("name", ["a.pdf", "a.md.gz"])
-def test_an_ending_that_tells_no_format_is_refused(
+def test_an_unknown_file_extension_is_refused(
     run: Run, ledger: Ledger, tmp_path: Path, name: str
 ) -> None:
     answer = run("export", "main", "--output", str(tmp_path / name))

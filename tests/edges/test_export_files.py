@@ -97,8 +97,8 @@ def test_what_is_kept_is_listed(run: Run, kept: Path) -> None:
         (["--file", "opncode"], 3, "Did you mean opencode?"),
         (["--file", ""], 5, "a path is empty"),
         (["--list", "--file", ""], 5, "a path is empty"),
-        (["--file", "opencode"], 5, "files: not to be printed"),
-        (["--file", "cursor"], 5, "it is a database: not to be printed"),
+        (["--file", "opencode"], 5, "cannot print"),
+        (["--file", "cursor"], 5, "cannot print a database"),
         (
             ["--file", "cursor", "--format", "markdown"],
             2,
@@ -126,7 +126,7 @@ def test_what_is_kept_is_listed(run: Run, kept: Path) -> None:
         ([], 2, "Give a TARGET"),
     ],
 )
-def test_what_cannot_be_given_is_said(
+def test_invalid_exports_are_refused_with_a_reason(
     run: Run, kept: Path, given: list[str], code: int, told: str
 ) -> None:
     answer = run("export", *given)

@@ -67,7 +67,7 @@ def test_the_lines_add_up_to_a_total(run: Run, ledger: Ledger) -> None:
     assert run("usage", "--utc", "--limit", "1").err.startswith("1 more row")
 
 
-def test_turns_without_tokens_are_told(run: Run, ledger: Ledger) -> None:
+def test_turns_without_token_counts_are_reported(run: Run, ledger: Ledger) -> None:
     ledger.record("main", "q", "a")
 
     assert "1 turn without token counts\n" in run("usage").err
@@ -110,10 +110,10 @@ def test_compare_shows_both_branches(run: Run, ledger: Ledger) -> None:
     answer = run("compare", "3", "4")
 
     assert answer.out.startswith("common ")
-    assert "They share no turn." not in answer.out
+    assert "No common turn." not in answer.out
     assert run("compare", "3", "4", "--limit", "0").out.count("┆ 1 turn") == 2
     ledger.record("apart", "q", "a")
-    assert run("compare", "3", "apart").out.startswith("They share no turn.")
+    assert run("compare", "3", "apart").out.startswith("No common turn.")
     assert run("compare", "3", "nobody").code == 3
     assert run("compare", "3", "4", "--json").json["comparison"]["a"]["turn_count"] == 1
 

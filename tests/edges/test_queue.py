@@ -37,7 +37,7 @@ def test_queue_cancels_and_retries(run: Run, file: str) -> None:
     assert run("queue", "--retry", first, "--json").json["entries"][0]["status"] == "waiting"
 
 
-def test_queue_tells_what_was_asked_of_what_is_answered(run: Run, file: str) -> None:
+def test_queue_shows_the_prompt_of_answered_entries(run: Run, file: str) -> None:
     put(file, "What is it?")
     assert run("chat", "main", "--message", "More.").code == 0
 

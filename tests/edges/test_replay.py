@@ -36,7 +36,7 @@ def test_everything_is_shown_in_order_with_the_pauses(run: Run, ledger: Ledger) 
     answer = run("replay", "main")
 
     shown = [line.strip() for line in answer.out.splitlines()]
-    wanted = ["ask 0", "▸ Bash ls  → 0 B, 500 ms", "done", "4 min later", "ask 5"]
+    wanted = ["ask 0", "▸ Bash ls  done · 500 ms", "done", "4 min later", "ask 5"]
     assert [line for line in shown if line in wanted] == [*wanted, wanted[1], wanted[2]]
     assert "turn 1 of 2" in answer.out
 
@@ -58,7 +58,7 @@ def test_moments_never_run_backwards_nor_past_the_end_of_their_turn(
     assert moments[2]["value"]["content"] == "late"
 
 
-def test_a_part_can_be_asked_for(run: Run, ledger: Ledger) -> None:
+def test_the_last_turns_can_be_selected(run: Run, ledger: Ledger) -> None:
     ids = chain(ledger, "main", 60)
 
     moments = run("replay", "main", "--last", "2", "--json").json["moments"]

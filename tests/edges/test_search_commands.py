@@ -20,7 +20,7 @@ def fill(file: str) -> str:
         return turn.id
 
 
-def test_what_is_found_stands_under_its_session(run: Run, file: str) -> None:
+def test_hits_are_grouped_by_session(run: Run, file: str) -> None:
     turn_id = fill(file)
 
     answer = run("search", "parser")
@@ -43,7 +43,7 @@ def test_what_is_found_is_harmless_and_shown_in_colour_on_request(run: Run, file
     assert "\x1b[31m" not in coloured.out
 
 
-def test_quotes_that_the_shell_took_are_given_back(run: Run, file: str) -> None:
+def test_quotes_removed_by_the_shell_are_restored(run: Run, file: str) -> None:
     fill(file)
 
     assert run("search", "after:3 days ago", "parser").code == 0
@@ -51,7 +51,7 @@ def test_quotes_that_the_shell_took_are_given_back(run: Run, file: str) -> None:
     assert "is not a date" in run("search", "after:no such day").err
 
 
-def test_nothing_found_is_said_and_told_by_the_exit_code(run: Run, file: str) -> None:
+def test_no_result_is_reported_and_exits_with_1(run: Run, file: str) -> None:
     fill(file)
 
     for words in (("search", "nonsense"), ("files", "nonsense.py")):
@@ -61,7 +61,7 @@ def test_nothing_found_is_said_and_told_by_the_exit_code(run: Run, file: str) ->
         assert run(*words, "--json").code == 0
 
 
-def test_pages_go_on(run: Run, file: str) -> None:
+def test_pages_continue_with_a_cursor(run: Run, file: str) -> None:
     with Ledger.open(file) as ledger:
         for number in range(3):
             ledger.record("main", f"word {number}", "r")
@@ -71,10 +71,10 @@ def test_pages_go_on(run: Run, file: str) -> None:
 
     assert [len(page["hits"]) for page in (first, second)] == [2, 1]
     assert second["next"] is None
-    assert "no place to go on from" in run("search", "word", "--after", "x").err
+    assert "is not a valid page cursor" in run("search", "word", "--after", "x").err
 
 
-def test_some_words_are_better_than_none_and_that_is_said(run: Run, file: str) -> None:
+def test_partial_matches_are_shown_with_a_note(run: Run, file: str) -> None:
     fill(file)
 
     answer = run("search", "parser", "nonsense", "--relevance")
@@ -83,7 +83,7 @@ def test_some_words_are_better_than_none_and_that_is_said(run: Run, file: str) -
     assert "No turn has all the words" in answer.err
 
 
-def test_files_tells_who_touched_one(run: Run, file: str) -> None:
+def test_files_lists_the_turns_that_touched_a_file(run: Run, file: str) -> None:
     turn_id = fill(file)
 
     answer = run("files", "app.py")
@@ -94,7 +94,7 @@ def test_files_tells_who_touched_one(run: Run, file: str) -> None:
     assert run("files", "/").code != 0
 
 
-def test_what_was_said_is_shown_for_a_thread_and_for_a_day(run: Run, file: str) -> None:
+def test_events_are_shown_for_a_thread_and_for_a_day(run: Run, file: str) -> None:
     fill(file)
 
     thread = run("show", "main", "--events")

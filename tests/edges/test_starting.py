@@ -67,7 +67,7 @@ def test_help_lists_every_command() -> None:
         assert about in out
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     code, out, _ = finished("--version")
 
     assert code == 0

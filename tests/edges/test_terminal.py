@@ -244,7 +244,7 @@ def test_text_is_fitted_by_cells() -> None:
     assert list(terminal.wrap("", 5)) == [""]
 
 
-def test_amounts_are_told_as_people_read_them() -> None:
+def test_amounts_are_humanized() -> None:
     assert [humanize.tokens(n) for n in (None, 0, 812, 2140, 150_000, 1_200_000)] == [
         "", "0", "812", "2.1k", "150k", "1.2M",
     ]  # fmt: skip

@@ -70,7 +70,7 @@ def test_a_single_turn_is_shown_rather_than_folded(run: Run, ledger: Ledger) -> 
     assert drawn(run) == ["● question 1", "● question 2", "● [main] question 3"]
 
 
-def test_what_did_not_go_on_is_told_in_a_line(run: Run, ledger: Ledger) -> None:
+def test_abandoned_branches_take_one_line(run: Run, ledger: Ledger) -> None:
     chain(ledger, "main", 2)
     ledger.record("main", "this way", status="failed", error="overloaded")
     ledger.fork("main", label="gone")
@@ -158,7 +158,7 @@ def test_of_many_branches_the_latest_are_drawn(run: Run, ledger: Ledger) -> None
 
     answer = run("tree", "main").out
 
-    assert "… 3 older branches; --all shows them" in answer
+    assert "… 3 older branches (--all)" in answer
     assert "older branches" not in run("tree", "main", "--all").out
     assert "[b0]" not in answer
     assert f"[b{BRANCHES_MAX + 3}]" in answer

@@ -153,7 +153,7 @@ def test_a_file_missing_for_another_reason_ends_the_watch(
 
     home = Home(tmp_path / "home", {}, "linux")
     with Ledger.open(file) as ledger, pytest.raises(FileNotFoundError):
-        watch.watch(ledger, home, told=told, stop=stop, wait_ms=200)
+        watch.watch(ledger, home, on_report=told, stop=stop, wait_ms=200)
 
 
 @LINUX
@@ -167,7 +167,7 @@ def test_a_watch_that_has_nothing_to_do_takes_next_to_no_time(
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == b"imported 50 upserted 0 skipped 0 failed 0\n"
-            time.sleep(watch.PACE_MS / 1000 + 1)  # by then it has looked once more
+            time.sleep(watch.ROOTS_PACE_MS / 1000 + 1)  # by then it has looked once more
             assert any(_is_idle(process.pid) for _ in range(3))
             process.send_signal(signal.SIGINT)
             process.wait(PATIENCE_S)
@@ -267,14 +267,14 @@ def test_a_service_knows_where_the_user_keeps_the_sources(tmp_path: Path) -> Non
     assert '@set "CODEX_HOME=/data/100%% "mine"/$HOME"\n' in files["win32"].read_text()
 
 
-def test_a_place_said_from_here_is_the_same_for_a_service(
+def test_relative_paths_are_absolute_in_a_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("own").mkdir()
 
     home = Home(tmp_path, {"CODEX_HOME": "own", "COPILOT_HOME": "not/there"}, "linux")
-    places = watch.chosen_places(home)
+    places = watch.source_variables(home)
 
     assert places == {"CODEX_HOME": str(tmp_path / "own"), "COPILOT_HOME": "not/there"}
 
@@ -285,7 +285,7 @@ def test_every_variable_of_a_source_is_carried() -> None:
     environment = dict.fromkeys(names, "/x")
 
     assert len(names) > 6
-    assert watch.chosen_places(Home(Path("/home/dev"), environment, "linux")).keys() == names
+    assert watch.source_variables(Home(Path("/home/dev"), environment, "linux")).keys() == names
 
 
 def test_a_unit_quotes_what_systemd_would_read_as_something_else(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from agents_ledger.exporters.exporting import FORMS, Export
 from agents_ledger.ledger.maintenance import copying
 
 
-def test_a_copy_on_a_server_is_exported_alike(
+def test_a_copy_on_postgresql_is_exported_identically(
     tmp_path: Path, new_schema: Callable[[], str]
 ) -> None:
     here, there = str(tmp_path / "ledger.db"), new_schema()

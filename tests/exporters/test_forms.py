@@ -57,7 +57,7 @@ def text(ledger: Ledger, target: str, form: Form, **options: Any) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_thread_is_told_in_order_with_its_subagents(demo: Ledger, form: Form) -> None:
+def test_a_thread_is_exported_in_order_with_its_subagents(demo: Ledger, form: Form) -> None:
     told = text(demo, "demo", form)
 
     parts = ["Why does parse(", "Does anything rely", "Two: cli.py", "Write the changelog entry."]
@@ -69,7 +69,7 @@ def test_a_thread_is_told_in_order_with_its_subagents(demo: Ledger, form: Form) 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_part_of_it_can_be_asked_for(demo: Ledger, form: Form) -> None:
+def test_the_last_turns_can_be_exported(demo: Ledger, form: Form) -> None:
     told = text(demo, "demo", form, last=1, subagents=False)
 
     assert "Write the changelog entry." in told
@@ -84,7 +84,7 @@ def test_subagents_can_be_left_out(demo: Ledger, form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_secrets_are_masked_wherever_they_stand(ledger: Ledger, form: Form) -> None:
+def test_secrets_are_masked_in_every_field(ledger: Ledger, form: Form) -> None:
     everywhere = Message(
         "assistant",
         SECRET,
@@ -111,7 +111,7 @@ def test_secrets_are_masked_wherever_they_stand(ledger: Ledger, form: Form) -> N
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_session_that_names_itself_ends(ledger: Ledger, form: Form) -> None:
+def test_a_session_that_is_its_own_subagent_is_exported_once(ledger: Ledger, form: Form) -> None:
     call = ToolCall("Task", spawned_session_label="inner")
     ledger.record("outer", "q", "a", steps=[call])
     ledger.record("inner", "asked", "answered", steps=[ToolCall("Task", "{}")])
@@ -120,7 +120,7 @@ def test_a_session_that_names_itself_ends(ledger: Ledger, form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_subagent_that_said_nothing_is_named(ledger: Ledger, form: Form) -> None:
+def test_a_subagent_without_turns_is_named(ledger: Ledger, form: Form) -> None:
     ledger.record("main", "q", "a", steps=[ToolCall("Task", spawned_session_label="silent-1")])
 
     assert "silent-1" in text(ledger, "main", form)
@@ -139,7 +139,7 @@ def test_what_cannot_be_exported_is_refused(ledger: Ledger) -> None:
         Export(ledger, "empty", "pdf")  # type: ignore[arg-type]
 
 
-def test_a_long_thread_is_read_in_parts_and_told_whole(ledger: Ledger) -> None:
+def test_a_long_thread_is_read_in_batches_and_exported_whole(ledger: Ledger) -> None:
     chain(ledger, "main", 120)
 
     turns = json.loads(text(ledger, "main", "json"))["turns"]
@@ -162,7 +162,7 @@ def test_json_has_every_field_of_every_turn(ledger: Ledger) -> None:
     assert told["masked"] == []
 
 
-def test_json_of_hostile_text_is_ascii_and_comes_back(ledger: Ledger) -> None:
+def test_json_of_hostile_text_is_ascii_and_round_trips(ledger: Ledger) -> None:
     hostile = "\x00\x1b]52;c;x\x07\u202e\ud800</script>"
     ledger.record("main", hostile, hostile)
 
@@ -176,7 +176,7 @@ def test_json_of_hostile_text_is_ascii_and_comes_back(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDER_FORMATS)
-def test_messages_are_what_the_model_is_shown(demo: Ledger, provider: str) -> None:
+def test_messages_are_the_context_of_the_model(demo: Ledger, provider: str) -> None:
     told = text(demo, "demo", "messages", provider=provider)
 
     lines = [json.loads(line) for line in told.splitlines()]
@@ -185,7 +185,7 @@ def test_messages_are_what_the_model_is_shown(demo: Ledger, provider: str) -> No
     assert validate(lines, provider) == ()
 
 
-def test_a_system_prompt_stands_before_the_messages(ledger: Ledger) -> None:
+def test_a_system_prompt_precedes_the_messages(ledger: Ledger) -> None:
     ledger.record("main", f"Use {SECRET}.", "a", system_prompt=f"Never say {SECRET}.")
 
     export = Export(ledger, "main", "messages")
@@ -204,11 +204,11 @@ def test_a_system_prompt_stands_before_the_messages(ledger: Ledger) -> None:
     )
 
 
-def test_what_makes_no_messages_is_refused(ledger: Ledger) -> None:
+def test_invalid_options_for_messages_are_refused(ledger: Ledger) -> None:
     ledger.create_session(Session("empty"))
     ledger.record("main", "q", "a")
 
-    with pytest.raises(Refused, match="unknown provider 'mine'"):
+    with pytest.raises(Refused, match="unknown message format 'mine'"):
         Export(ledger, "main", "messages", provider="mine")
     with pytest.raises(Refused, match="cannot be limited to the last turns"):
         Export(ledger, "main", "messages", last=1)
@@ -242,7 +242,7 @@ def rendered(text_: str) -> str:
         "\x1b[31mred \u202eturned",
     ],
 )
-def test_markdown_of_hostile_text_does_nothing(ledger: Ledger, hostile: str) -> None:
+def test_markdown_of_hostile_text_is_inert(ledger: Ledger, hostile: str) -> None:
     call = ToolCall.of(hostile, {"command": hostile, "path": hostile}, {"text": hostile})
     files = (MessageFile("read", hostile),)
     ledger.record(
@@ -260,13 +260,13 @@ def test_markdown_of_hostile_text_does_nothing(ledger: Ledger, hostile: str) -> 
     assert headings == ["1", "2"], "only ours"
 
 
-def test_markdown_keeps_what_was_meant() -> None:
+def test_markdown_keeps_its_own_formatting() -> None:
     meant = "A `<b>` and **bold**:\n\n```html\n<b>x</b>\n```\n\n- one\n- <https://example.org>"
 
     assert md.prose(meant) == meant
 
 
-def test_markdown_draws_diffs_and_commands(ledger: Ledger) -> None:
+def test_markdown_shows_diffs_and_commands(ledger: Ledger) -> None:
     edit = ToolCall.of("Edit", {"path": "a", "old_string": "x = 1", "new_string": "x = 2"})
     shell = ToolCall.of("Bash", {"command": "ls -l"}, {"stdout": "total 0"})
     ledger.record("main", "q", "a", steps=[edit, shell])
@@ -277,7 +277,7 @@ def test_markdown_draws_diffs_and_commands(ledger: Ledger) -> None:
     assert "```sh\nls -l\n```\n\n```\ntotal 0\n```" in told
 
 
-def test_markdown_cuts_long_results_unless_all_is_asked_for(ledger: Ledger) -> None:
+def test_markdown_shortens_long_results_unless_full(ledger: Ledger) -> None:
     call = ToolCall.of("Read", {"path": "a"}, {"text": "word " * 2000})
     ledger.record("main", "q", "a", steps=[call])
 
@@ -371,7 +371,7 @@ def test_html_shows_hostile_text_as_text(ledger: Ledger) -> None:
     assert not set("\x00\x1b\u202e\ud800") & set(page.words)
 
 
-def test_html_loads_nothing_and_says_so(demo: Ledger) -> None:
+def test_html_loads_nothing_and_its_policy_forbids_it(demo: Ledger) -> None:
     page = Page(text(demo, "demo", "html"))
 
     policy = dict(page.attributes)["content"]
@@ -380,7 +380,7 @@ def test_html_loads_nothing_and_says_so(demo: Ledger) -> None:
     assert any("default-src 'none'" in value for _, value in page.attributes), policy
 
 
-def test_html_draws_what_tools_did(demo: Ledger) -> None:
+def test_html_shows_diffs_and_commands(demo: Ledger) -> None:
     page = text(demo, "demo", "html")
 
     assert '<span class="del">-unit or &#34;h&#34;</span>' in page
@@ -392,7 +392,7 @@ def test_html_draws_what_tools_did(demo: Ledger) -> None:
     assert "<code>parse</code>" in page  # Markdown of the answer
 
 
-def test_html_folds_what_nobody_typed(ledger: Ledger) -> None:
+def test_html_folds_injected_messages(ledger: Ledger) -> None:
     rules, pasted = "rule " * 100, "line " * 1000
     query = [Message("system", rules), Message("user", rules, "event"), Message("user", pasted)]
     ledger.record("main", query, "a")
@@ -406,7 +406,7 @@ def test_html_folds_what_nobody_typed(ledger: Ledger) -> None:
     assert Page(page).words.count("rule ") >= 200
 
 
-def test_html_shows_pictures_only_where_nothing_is_masked(ledger: Ledger) -> None:
+def test_html_shows_images_only_without_masking(ledger: Ledger) -> None:
     picture = {"type": "image", "source": {"media_type": "image/png", "data": "iVBORw0" * 200}}
     ledger.record("main", "q", "a", steps=[ToolCall.of("Shot", {}, [picture])])
 
@@ -416,7 +416,7 @@ def test_html_shows_pictures_only_where_nothing_is_masked(ledger: Ledger) -> Non
     assert "characters of data removed" in masked
 
 
-def test_html_tells_what_was_masked(ledger: Ledger) -> None:
+def test_html_lists_what_was_masked(ledger: Ledger) -> None:
     ledger.record("main", SECRET, "a")
 
     page = Page(text(ledger, "main", "html"))
@@ -428,7 +428,7 @@ def test_html_tells_what_was_masked(ledger: Ledger) -> None:
     )
 
 
-def test_a_patch_told_file_by_file_is_drawn_as_diffs() -> None:
+def test_a_patch_given_file_by_file_is_shown_as_diffs() -> None:
     from agents_ledger.render import bodies
 
     updated = {"type": "update", "unified_diff": "@@ -1 +1 @@\n-x\n+y", "move_path": None}
@@ -441,7 +441,7 @@ def test_a_patch_told_file_by_file_is_drawn_as_diffs() -> None:
     assert '<span class="ins">+new</span>' in drawn
 
 
-def test_the_cleaner_is_not_what_keeps_html_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_html_is_escaped_even_without_the_cleaner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Markdown is escaped before it is cleaned: either alone would do."""
     from agents_ledger.render import bodies
 

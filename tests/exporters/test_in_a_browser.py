@@ -28,7 +28,7 @@ def saved(folder: Path, name: str) -> str:
 
 @pytest.mark.parametrize("name", ["demo", "hostile"])
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 380)])
-def test_it_runs_and_loads_nothing(
+def test_an_exported_page_runs_and_loads_nothing(
     browser: Browser, tmp_path: Path, name: str, scheme: str, width: int
 ) -> None:
     address = saved(tmp_path, name)
@@ -52,7 +52,9 @@ def test_it_runs_and_loads_nothing(
     page.close()
 
 
-def test_it_is_read_and_printed_without_script(browser: Browser, tmp_path: Path) -> None:
+def test_an_exported_page_is_read_and_printed_without_scripts(
+    browser: Browser, tmp_path: Path
+) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(saved(tmp_path, "demo"))

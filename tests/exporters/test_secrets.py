@@ -39,7 +39,7 @@ SECRETS = {
 @pytest.mark.parametrize(
     "frame", ["{}", "use {}.", 'KEY="{}"', '{{"k": "{}"}}', "a\n{}\nb", "x={},y"]
 )
-def test_a_key_is_masked_wherever_it_stands(kind: str, frame: str) -> None:
+def test_a_key_is_masked_in_every_notation(kind: str, frame: str) -> None:
     masker, secret = Masker(), SECRETS[kind]
 
     shown = masker.text(frame.format(secret), "here")
@@ -75,7 +75,7 @@ def test_a_key_is_masked_wherever_it_stands(kind: str, frame: str) -> None:
         ),
     ],
 )
-def test_what_is_said_to_be_a_secret_is_masked(text: str, secret: str, kind: str) -> None:
+def test_values_named_as_secrets_are_masked(text: str, secret: str, kind: str) -> None:
     masker = Masker()
 
     shown = masker.text(text, "here")
@@ -85,7 +85,7 @@ def test_what_is_said_to_be_a_secret_is_masked(text: str, secret: str, kind: str
 
 
 @pytest.mark.parametrize("newline", ["\n", "\\n"])
-def test_a_private_key_loses_its_body_and_keeps_its_name(newline: str) -> None:
+def test_the_body_of_a_private_key_is_masked(newline: str) -> None:
     body = newline.join([LETTERS] * 3)
     frame = "before -----BEGIN RSA PRIVATE KEY-----{}-----END RSA PRIVATE KEY----- after"
     masker = Masker()
@@ -141,7 +141,7 @@ def test_a_private_key_without_an_end_is_masked_to_the_end() -> None:
         "word " * 500,
     ],
 )
-def test_ordinary_text_is_left_as_it_is(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     masker = Masker()
 
     assert masker.text(text, "here") == text
@@ -159,7 +159,7 @@ def test_json_stays_json() -> None:
         assert not [secret for secret in SECRETS.values() if secret[8:] in shown]
 
 
-def test_what_cannot_be_looked_into_is_left_out_and_counted() -> None:
+def test_opaque_data_is_removed_and_counted() -> None:
     data = (LETTERS * 60)[:OPAQUE_MIN]
     masker = Masker()
 
@@ -169,7 +169,7 @@ def test_what_cannot_be_looked_into_is_left_out_and_counted() -> None:
     assert review(masker.masked) == {"opaque data": 1}
 
 
-def test_masking_twice_changes_nothing_more() -> None:
+def test_masking_is_idempotent() -> None:
     text = " ".join([*SECRETS.values(), 'password="hunter2!xyz"'])
     once = Masker().text(text, "here")
 
@@ -179,7 +179,7 @@ def test_masking_twice_changes_nothing_more() -> None:
     assert again.masked == ()
 
 
-def test_the_same_secret_at_the_same_place_is_one_line_of_the_review() -> None:
+def test_a_repeated_secret_is_one_line_of_the_review() -> None:
     masker = Masker()
     for where in ("here", "here", "there"):
         masker.text(SECRETS["GitHub token"], where)
@@ -188,14 +188,14 @@ def test_the_same_secret_at_the_same_place_is_one_line_of_the_review() -> None:
     assert review(masker.masked) == {"GitHub token": 3}
 
 
-def test_it_can_be_turned_off() -> None:
+def test_masking_can_be_turned_off() -> None:
     masker = Masker(on=False)
 
     assert masker.text(SECRETS["OpenAI key"], "here") == SECRETS["OpenAI key"]
     assert masker.masked == ()
 
 
-def test_a_long_run_of_letters_is_not_read_again_from_each_of_them() -> None:
+def test_a_long_word_is_scanned_in_linear_time() -> None:
     began = time.process_time()
 
     for text in ("a1" * 50_000, "://" * 20_000, "x-" * 40_000, "sk-" * 30_000, '="' * 40_000):
@@ -204,7 +204,7 @@ def test_a_long_run_of_letters_is_not_read_again_from_each_of_them() -> None:
     assert time.process_time() - began < 20  # it takes a quarter of a second, not an hour
 
 
-def test_every_rule_has_a_hint_that_is_in_what_it_finds() -> None:
+def test_every_match_of_a_rule_contains_a_hint() -> None:
     for rule in RULES:
         assert rule.hints
         assert all(rule.hints), rule.kind

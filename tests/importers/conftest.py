@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.sources.registry import SOURCES
 
-SOURCES = {name.partition("-")[0] for name in READERS} - {"request"}
+AGENTS = {name.partition("-")[0] for name in SOURCES} - {"request"}
 PARSING = ("damaged_copies", "documents", "encodings", "failed_prompts", "memory", "told", "tokens")
 
 
@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and item.path.parent.name == "importers":
             topic = item.path.stem.removeprefix("test_")
-            parses = topic.startswith(PARSING) or topic.partition("_")[0] in SOURCES
+            parses = topic.startswith(PARSING) or topic.partition("_")[0] in AGENTS
             engine = item.callspec.params.get("new_address") if hasattr(item, "callspec") else None
             if parses and engine == "postgres":
                 item.add_marker(pytest.mark.exhaustive)

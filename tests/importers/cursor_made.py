@@ -1,4 +1,4 @@
-"""Cursor's databases, made by hand."""
+"""Databases of Cursor for tests."""
 
 from __future__ import annotations
 

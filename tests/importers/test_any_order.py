@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.relations import Tangles, groups
-from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.relations import MergeGroups, group_copies
+from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.projection import reconcile
 from agents_ledger.model.imports.sources import Derivation
 from tests.importers.claude_log import Log, text, tool, uid
@@ -250,23 +250,23 @@ def test_what_a_died_import_wrote_goes_when_its_records_are_another_turn_s(
     assert turns == [(uid(f"{name}1"),) for name in "abc"]
 
 
-def test_families_that_share_with_one_of_several_tangles_make_them_one() -> None:
-    tangles, names = Tangles(), reconcile.Names(Derivation(turns=(), sessions=()))
+def test_families_that_share_with_one_of_several_groups_make_them_one() -> None:
+    groups, names = MergeGroups(), reconcile.Names(Derivation(turns=(), sessions=()))
 
-    def takes(family: str, *others: str) -> bool:
-        return tangles.takes(READERS["claude-code"], [family], others, names)
+    def merge(family: str, *others: str) -> bool:
+        return groups.merge(SOURCES["claude-code"], [family], others, names)
 
-    assert not takes("a")
-    assert takes("b", "a")
-    assert takes("d", "c")
-    assert takes("e", "a", "c")  # what were two is one
-    assert takes("f", "d")
-    assert takes("c")
+    assert not merge("a")
+    assert merge("b", "a")
+    assert merge("d", "c")
+    assert merge("e", "a", "c")  # what were two is one
+    assert merge("f", "d")
+    assert merge("c")
 
-    assert [tangle.families for tangle in tangles] == [set("abcdef")]
-    assert not takes("g")
+    assert [group.families for group in groups] == [set("abcdef")]
+    assert not merge("g")
 
 
 def test_copies_that_each_go_on_from_another_are_one_group() -> None:
     copies = {"d": "c", "c": "b", "b": "c", "x": "y"}
-    assert groups("abcdxy", copies) == {"a": ["a"], "b": ["b", "c", "d"], "y": ["x", "y"]}
+    assert group_copies("abcdxy", copies) == [["a"], ["b", "c", "d"], ["x", "y"]]

@@ -1,4 +1,4 @@
-"""ChatGPT's export: the tree with its regenerations and edits, tools, and exports after exports."""
+"""ChatGPT export: the tree with regenerations and edits, tools, repeated exports."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_conversation(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.audit() == ()
 
 
-def test_an_export_is_known_by_its_first_node_however_long_that_is(
+def test_an_export_is_recognised_by_its_first_node_of_any_length(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     asked = node("u1", None, "user", "soup " * 20_000)
@@ -90,17 +90,17 @@ def test_an_export_is_known_by_its_first_node_however_long_that_is(
 
     report = import_paths(ledger, path)
 
-    assert report.without_reader == []
+    assert report.unrecognised == []
     assert turns(ledger) == ["u1"]
 
 
-def test_a_mapping_of_other_things_is_none_of_conversations(tmp_path: Path) -> None:
+def test_a_mapping_of_other_objects_is_not_recognised(tmp_path: Path) -> None:
     fields = b'{"mapping": {"field": {"id": 5, "type": "long"}, "parent": 1, "children": []}}'
 
     assert not ChatGpt().recognises(tmp_path, fields)
 
 
-def test_an_answer_generated_again_is_a_branch(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_regenerated_answer_is_a_branch(ledger: Ledger, tmp_path: Path) -> None:
     again = node("a2", "u1", "assistant", "With stock.")
     more = (node("u2", "a2", "user", "And salt?"), node("a3", "u2", "assistant", "A little."))
     import_paths(ledger, export(tmp_path, conversation(*LINE, again, *more)))
@@ -187,20 +187,20 @@ def test_images_and_instructions(ledger: Ledger, tmp_path: Path) -> None:
     assert "file-service://f1" in str(turn.messages[1].metadata_json)
 
 
-def test_a_prompt_that_waits(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_prompt_without_an_answer(ledger: Ledger, tmp_path: Path) -> None:
     waiting = node("u2", "a1", "user", "And salt?")
     import_paths(ledger, export(tmp_path, conversation(*LINE, waiting)))
     assert turns(ledger) == ["u1"]
     assert ledger.get_turn("c1:u2").status == "pending"
 
 
-def test_one_conversation_alone(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_file_with_a_single_conversation(ledger: Ledger, tmp_path: Path) -> None:
     path = tmp_path / "soup.json"
     path.write_text(json.dumps(conversation(*LINE), indent=2))
     assert import_paths(ledger, path).counts.imported == 1
 
 
-def test_exports_after_exports(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_later_export_is_merged(ledger: Ledger, tmp_path: Path) -> None:
     import_paths(ledger, export(tmp_path, conversation(*LINE), conversation(*LINE, name="c2")))
     before = result(ledger)["turns"]
     grown = (*LINE, node("u2", "a1", "user", "And salt?"), node("a2", "u2", "assistant", "Some."))
@@ -230,7 +230,7 @@ def test_shards_in_any_order(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.audit() == ()
 
 
-def test_a_document_cut_off(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_truncated_document(ledger: Ledger, tmp_path: Path) -> None:
     path = export(tmp_path, conversation(*LINE), conversation(*LINE, name="c2"))
     path.write_bytes(path.read_bytes()[:-40])
     report = import_paths(ledger, path)
@@ -238,7 +238,7 @@ def test_a_document_cut_off(ledger: Ledger, tmp_path: Path) -> None:
     assert [s.label for s in ledger.sessions()] == ["chatgpt:c1"]
 
 
-def test_letters_cut_in_two_do_not_hide_a_conversation(ledger: Ledger, tmp_path: Path) -> None:
+def test_unpaired_surrogates_do_not_hide_a_conversation(ledger: Ledger, tmp_path: Path) -> None:
     talk = conversation(node("q", None, "user", "Which LONE?"), node("a", "q", "assistant", "LONE"))
     path = export(tmp_path, {**talk, "title": "A LONE"})
     path.write_text(path.read_text().replace("LONE", "\\ud83d"))
@@ -250,9 +250,7 @@ def test_letters_cut_in_two_do_not_hide_a_conversation(ledger: Ledger, tmp_path:
     assert [message.content for message in turn.messages] == ["Which \ufffd?", "\ufffd"]
 
 
-def test_words_and_authors_without_an_object_around_them_are_read(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_texts_and_authors_that_are_plain_strings_are_read(ledger: Ledger, tmp_path: Path) -> None:
     answer = node("a", "q", "assistant", "", author="assistant", content="Soup.")
     import_paths(ledger, export(tmp_path, conversation(node("q", None, "user", "What?"), answer)))
 
@@ -261,7 +259,7 @@ def test_words_and_authors_without_an_object_around_them_are_read(
     assert response.content == "Soup."
 
 
-def test_the_archive_of_an_export_is_read_as_it_is(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_archive_of_an_export_is_read_without_unpacking(ledger: Ledger, tmp_path: Path) -> None:
     talk = [conversation(node("q", None, "user", "What?"), node("a", "q", "assistant", "Soup."))]
 
     def packed(*talks: Any) -> Path:
@@ -273,7 +271,7 @@ def test_the_archive_of_an_export_is_read_as_it_is(ledger: Ledger, tmp_path: Pat
 
     report = import_paths(ledger, packed(*talk))
     assert report.counts.imported == 1
-    assert report.without_reader == [str(tmp_path / "export.zip" / "chat.html")]
+    assert report.unrecognised == [str(tmp_path / "export.zip" / "chat.html")]
     assert import_paths(ledger, tmp_path).counts.skipped == 1
 
     more = conversation(
@@ -301,7 +299,7 @@ def test_what_was_derived_when_empty_nodes_hid_parents_is_derived_again(
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_elements_that_are_no_conversations_are_faults_and_count_as_places(
+def test_elements_that_are_not_conversations_are_faults_and_are_numbered(
     ledger: Ledger, tmp_path: Path, indent: int | None
 ) -> None:
     talks = [conversation(*LINE), conversation(*LINE, name="c2"), {"mapping": 5}]
@@ -320,16 +318,14 @@ def test_elements_that_are_no_conversations_are_faults_and_count_as_places(
     assert len(ledger.sessions()) == 2
 
 
-def test_what_cannot_be_read_between_conversations_is_one_fault(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_unreadable_data_between_conversations_is_one_fault(ledger: Ledger, tmp_path: Path) -> None:
     path = export(tmp_path, "LOST", conversation(*LINE), {"mapping": 5})
     path.write_text(path.read_text().replace('"LOST"', "[lost]"))
 
     assert [fault.line for fault in import_paths(ledger, path).faults] == [1, 3]
 
 
-def test_messages_that_are_none_are_a_fault_of_their_conversation(
+def test_malformed_messages_are_a_fault_of_their_conversation(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     broken = [{**node(name, "a1", None), "message": 5} for name in ("x", "y")]

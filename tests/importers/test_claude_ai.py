@@ -1,4 +1,4 @@
-"""Claude.ai's export: a line of messages, or a tree where parents are named."""
+"""Claude.ai export: a list of messages, or a tree if parents are named."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def export(folder: Path, *messages: dict[str, Any], **more: Any) -> Path:
     return path
 
 
-def test_a_line(ledger: Ledger, tmp_path: Path) -> None:
+def test_an_export_without_parents_is_a_list(ledger: Ledger, tmp_path: Path) -> None:
     use = {"type": "tool_use", "id": "c1", "name": "web_search", "input": {"query": "rye"}}
     found = {"type": "tool_result", "tool_use_id": "c1", "content": [{"text": "dark"}]}
     path = export(
@@ -62,7 +62,7 @@ def test_a_line(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.audit() == ()
 
 
-def test_a_tree(ledger: Ledger, tmp_path: Path) -> None:
+def test_an_export_with_parents_is_a_tree(ledger: Ledger, tmp_path: Path) -> None:
     path = export(
         tmp_path,
         said("m1", "human", "Which flour?", parent_message_uuid=ROOT),
@@ -82,7 +82,7 @@ def test_a_tree(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.audit() == ()
 
 
-def test_letters_cut_in_two_do_not_hide_a_conversation(ledger: Ledger, tmp_path: Path) -> None:
+def test_unpaired_surrogates_do_not_hide_a_conversation(ledger: Ledger, tmp_path: Path) -> None:
     path = export(tmp_path, said("m1", "human", "Hello"), said("m2", "assistant", "LONE"))
     path.write_text(path.read_text().replace("LONE", "\\ud83d"))
 

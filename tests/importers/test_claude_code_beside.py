@@ -307,7 +307,7 @@ def test_records_of_qwen_code_are_not_taken_for_claude_code_s(
 
     report = import_paths(ledger, path)
 
-    assert report.without_reader == [str(path)]
+    assert report.unrecognised == [str(path)]
     assert ledger.sessions() == ()
 
 
@@ -328,7 +328,7 @@ def test_an_archive_among_the_outputs_of_a_session_is_kept_as_it_is(
 
     report = import_paths(ledger, tmp_path / SESSION, log.path)
 
-    assert (report.without_reader, report.faults) == ([], [])
+    assert (report.unrecognised, report.faults) == ([], [])
     kept = ledger.query("SELECT path, kept_bytes FROM source_files")[1]
     assert sorted(kept) == [(str(path), path.stat().st_size) for path in (log.path, fetched)]
     assert [session.label for session in ledger.sessions()] == [f"claude-code:{SESSION}"]

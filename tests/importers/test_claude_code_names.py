@@ -95,7 +95,7 @@ def test_a_file_that_says_only_where_a_session_came_from_is_kept_and_makes_none(
     report = import_paths(ledger, log.save())
 
     assert report.records == {("claude-code", "teleported-from", "unmapped"): 1}
-    assert (report.faults, report.without_reader) == ([], [])
+    assert (report.faults, report.unrecognised) == ([], [])
     assert not ledger.sessions()
 
 

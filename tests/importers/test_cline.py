@@ -1,4 +1,4 @@
-"""Cline: the timeline, what the model was sent, and both together."""
+"""Cline tasks: the timeline, the history, and both together."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_timeline(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.audit() == ()
 
 
-def test_both_together(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_timeline_with_its_history(ledger: Ledger, tmp_path: Path) -> None:
     import_paths(ledger, write(tmp_path, FIRST + SECOND, HISTORY))
     first, second = ledger.thread(LABEL).turns
     read, run = first.tool_calls
@@ -161,9 +161,7 @@ def test_the_history_alone(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.audit() == ()
 
 
-def test_a_history_of_now_tells_results_and_what_was_said_in_calls(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_a_recent_history_has_results_and_words_in_calls(ledger: Ledger, tmp_path: Path) -> None:
     def did(name: str, call: str, words: str | None = None, **given: Any) -> dict[str, Any]:
         called = {"type": "tool_use", "id": call, "name": name, "input": given}
         tokens = {"prompt": 10, "completion": 5, "cached": 100}
@@ -222,7 +220,7 @@ def test_a_condensed_context_is_a_compaction(ledger: Ledger, tmp_path: Path) -> 
     assert ledger.audit() == ()
 
 
-def test_a_call_nobody_allowed(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_call_that_was_not_approved(ledger: Ledger, tmp_path: Path) -> None:
     asked = {"ts": 1100, "type": "ask", "ask": "tool", "text": '{"tool":"newFileCreated"}'}
     import_paths(ledger, write(tmp_path, [TASK, asked]))
     assert ledger.query("SELECT status FROM tool_calls")[1] == [("cancelled",)]
@@ -237,7 +235,7 @@ def test_where_it_is_found() -> None:
     assert not Cline().wants(Path("/x/task_metadata.json"))
 
 
-def test_entries_of_one_millisecond_are_told_apart(ledger: Ledger, tmp_path: Path) -> None:
+def test_entries_of_one_millisecond_stay_separate(ledger: Ledger, tmp_path: Path) -> None:
     twice = [TASK, say(1001, "text", "One."), say(1001, "text", "Two.")]
     path = tmp_path / "tasks" / "7" / "ui_messages.json"
     path.parent.mkdir(parents=True)
@@ -249,7 +247,7 @@ def test_entries_of_one_millisecond_are_told_apart(ledger: Ledger, tmp_path: Pat
     assert found[1] == [("7:1001:text", "One."), ("7:1001:text:2", "Two.")]
 
 
-def test_letters_cut_in_two_do_not_hide_a_task(ledger: Ledger, tmp_path: Path) -> None:
+def test_unpaired_surrogates_do_not_hide_a_task(ledger: Ledger, tmp_path: Path) -> None:
     path = tmp_path / "tasks" / "7" / "ui_messages.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps([TASK, say(1001, "text", "LONE")]).replace("LONE", "\\ud83d"))
@@ -258,7 +256,7 @@ def test_letters_cut_in_two_do_not_hide_a_task(ledger: Ledger, tmp_path: Path) -
     assert ledger.session("cline:7").thread_id == "7:1000:task"
 
 
-def test_messages_of_a_history_keep_their_names_where_another_has_no_number(
+def test_messages_of_a_history_keep_their_ids_if_another_is_malformed(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     history = tmp_path / "tasks" / "7" / "api_conversation_history.json"
@@ -275,10 +273,10 @@ def test_messages_of_a_history_keep_their_names_where_another_has_no_number(
     assert found[1] == [("Fix it.",), ("Done.",), ("Tested.",)]
 
 
-def test_a_timeline_that_begins_oddly_is_read_from_there_on(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_timeline_with_an_odd_first_element_is_read(ledger: Ledger, tmp_path: Path) -> None:
     report = import_paths(ledger, write(tmp_path, [None, *FIRST]))
 
-    assert report.without_reader == []
+    assert report.unrecognised == []
     (fault,) = report.faults
     assert fault.what.startswith("entry 0 cannot be read: ")
     (turn,) = ledger.thread(LABEL).turns

@@ -1,4 +1,4 @@
-"""Cline's sessions: messages, manifest, subagents, compactions, and documents written anew."""
+"""Cline sessions: messages, manifest, subagents, compactions, rewritten documents."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_session(ledger: Ledger, tmp_path: Path) -> None:
     save(tmp_path, manifest(title="The till"), f"{NAME}.json")
     report = import_paths(ledger, write(tmp_path, FIRST + SECOND))
 
-    assert (report.counts.imported, report.faults, report.without_reader) == (1, [], [])
+    assert (report.counts.imported, report.faults, report.unrecognised) == (1, [], [])
     assert report.records["cline", "message: user", "derived"] == 4
     session = ledger.session(LABEL)
     assert (session.title, session.routing_key) == ("The till", "/home/dev/shop")
@@ -155,7 +155,7 @@ def test_a_session_that_is_renamed(ledger: Ledger, tmp_path: Path) -> None:
     assert (rederive(ledger).written_turns, result(ledger)) == (0, before)
 
 
-def test_tokens_of_the_cache_are_part_of_the_input(ledger: Ledger, tmp_path: Path) -> None:
+def test_cached_tokens_are_part_of_the_input(ledger: Ledger, tmp_path: Path) -> None:
     import_paths(ledger, write(tmp_path, FIRST))
 
     (turn,) = ledger.thread(LABEL).turns
@@ -179,7 +179,9 @@ def test_messages_without_a_time_have_that_of_their_neighbours(
     assert turn.query[0].created_at == turn.started_at == FIRST[4]["ts"]
 
 
-def test_growth_ends_as_the_whole(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_growing_session_ends_in_the_same_rows_as_the_whole(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     save(tmp_path, manifest(), f"{NAME}.json")
     for number in range(len(FIRST + SECOND) + 1):
         place = write(tmp_path, (FIRST + SECOND)[:number])
@@ -208,7 +210,7 @@ def test_an_emptied_document_loses_nothing(ledger: Ledger, tmp_path: Path) -> No
     assert count(ledger, "turns") == 2
 
 
-def test_what_was_taken_back_stays_a_branch(ledger: Ledger, tmp_path: Path) -> None:
+def test_removed_messages_stay_as_a_branch(ledger: Ledger, tmp_path: Path) -> None:
     other = [user("u9", wrapped("Rather the lamp.")), agent("a9", text("It is lit."))]
     for messages in (FIRST + SECOND, FIRST + other):
         import_paths(ledger, write(tmp_path, messages))
@@ -217,7 +219,7 @@ def test_what_was_taken_back_stays_a_branch(ledger: Ledger, tmp_path: Path) -> N
     assert ledger.audit() == ()
 
 
-def test_results_that_are_joined_or_parted_are_the_same(ledger: Ledger, tmp_path: Path) -> None:
+def test_joined_or_split_results_are_the_same(ledger: Ledger, tmp_path: Path) -> None:
     joined = user("r9", *FIRST[2]["content"], *FIRST[3]["content"])
     for messages in ([*FIRST[:2], joined, FIRST[4]], FIRST, FIRST + SECOND):
         import_paths(ledger, write(tmp_path, messages))
@@ -234,9 +236,7 @@ def folded(**more: Any) -> dict[str, Any]:
     return user("u1", words, metadata={**told, "summary": "The till is fixed."})
 
 
-def test_a_document_that_a_compaction_wrote_anew_loses_no_turn(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_a_document_rewritten_by_a_compaction_loses_no_turn(ledger: Ledger, tmp_path: Path) -> None:
     cut = {**FIRST[4], "content": [text("It …")], "metrics": None}
     third = [user("u3", wrapped("Thanks.")), agent("a4", text("Any time."), **used(30, 2))]
     import_paths(ledger, write(tmp_path, FIRST))
@@ -256,7 +256,7 @@ def test_a_document_that_a_compaction_wrote_anew_loses_no_turn(
     assert ledger.audit() == ()
 
 
-def test_a_compaction_of_what_was_never_seen_is_told_with_the_next_prompt(
+def test_a_compaction_of_unknown_messages_is_a_notice_of_the_next_prompt(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     for number in (1, 2, 3):
@@ -271,7 +271,7 @@ def beside(number: int, *messages: dict[str, Any]) -> dict[str, Any]:
     return {**said, "source_message_count": number, "messages": list(messages)}
 
 
-def test_a_compaction_that_stands_beside_the_messages(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_compaction_in_a_separate_file(ledger: Ledger, tmp_path: Path) -> None:
     told = beside(len(FIRST), folded(), FIRST[-1])
     save(tmp_path, told, f"{NAME}.compaction.json")
     for messages in (FIRST, FIRST + SECOND):
@@ -331,7 +331,7 @@ def test_the_words_of_a_person_are_unwrapped(
         user("n1", wrapped("System-delivered teammate async run updates:\n- r1")),
     ],
 )
-def test_what_the_client_says_is_no_prompt(
+def test_messages_of_the_client_are_not_prompts(
     ledger: Ledger, tmp_path: Path, said: dict[str, Any]
 ) -> None:
     import_paths(ledger, write(tmp_path, [FIRST[0], FIRST[4], said, SECOND[1]]))
@@ -342,13 +342,13 @@ def test_what_the_client_says_is_no_prompt(
     assert turn.response.content == "It is stuck."
 
 
-def test_what_a_person_adds_to_a_run_is_a_prompt(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_message_that_a_person_adds_to_a_run_is_a_prompt(ledger: Ledger, tmp_path: Path) -> None:
     added = user("u5", wrapped("Faster."), metadata={"userRunSpan": 0})
     import_paths(ledger, write(tmp_path, [*FIRST, added, SECOND[1]]))
     assert prompts(ledger) == ["Fix the till.", "Faster."]
 
 
-def test_images_and_files_are_told_without_their_bytes(ledger: Ledger, tmp_path: Path) -> None:
+def test_images_and_files_are_kept_without_their_bytes(ledger: Ledger, tmp_path: Path) -> None:
     image = {"type": "image", "data": DATA, "mediaType": "image/png"}
     made = {"type": "media", "media": {"modality": "image", "source": {"data": DATA}}}
     file = {"type": "file", "path": "/w/notes.md", "content": "remember the milk"}
@@ -369,9 +369,7 @@ def test_images_and_files_are_told_without_their_bytes(ledger: Ledger, tmp_path:
     assert DATA not in json.dumps(result(ledger), default=str)
 
 
-def test_tools_that_the_provider_ran_and_ids_that_come_twice(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_tools_run_by_the_provider_and_repeated_ids(ledger: Ledger, tmp_path: Path) -> None:
     searched: dict[str, Any] = {
         "toolCallId": "s1",
         "toolName": "web_search",
@@ -396,7 +394,9 @@ def test_tools_that_the_provider_ran_and_ids_that_come_twice(
     ]
 
 
-def test_subagents_hang_on_the_calls_that_started_them(ledger: Ledger, tmp_path: Path) -> None:
+def test_subagents_are_linked_to_the_calls_that_started_them(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     save(tmp_path, manifest(title="The till"), f"{NAME}.json")
     told = [
         FIRST[0],
@@ -424,7 +424,7 @@ def test_subagents_hang_on_the_calls_that_started_them(ledger: Ledger, tmp_path:
     assert ledger.audit() == ()
 
 
-def test_a_fork_shares_the_turns_it_goes_on_from(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_fork_shares_the_turns_that_it_continues(ledger: Ledger, tmp_path: Path) -> None:
     fork = {"forkedFromSessionId": NAME, "forkedAt": "2026-10-01T18:20:00.000Z"}
     save(tmp_path, manifest("fork1", title="The till (fork)", fork=fork), "fork1.json", "fork1")
     other = [user("u9", wrapped("Rather the lamp.")), agent("a9", text("It is lit."), **used(9, 1))]
@@ -440,7 +440,7 @@ def test_a_fork_shares_the_turns_it_goes_on_from(ledger: Ledger, tmp_path: Path)
     assert (rederive(ledger).written_turns, result(ledger)) == (0, before)
 
 
-def test_a_task_that_goes_on_as_a_session_is_counted_once(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_task_resumed_as_a_session_is_counted_once(ledger: Ledger, tmp_path: Path) -> None:
     name = tasks.LABEL.removeprefix("cline:")
     warning = "Warning: this is a legacy conversation, which means tool names may have changed."
     copied = [
@@ -460,7 +460,7 @@ def test_a_task_that_goes_on_as_a_session_is_counted_once(ledger: Ledger, tmp_pa
 
 
 @pytest.mark.parametrize("name", [NAME, "1719000000000"])
-def test_a_task_that_goes_on_grows_as_it_would_at_once(
+def test_a_growing_resumed_task_ends_in_the_same_rows(
     ledger: Ledger, tmp_path: Path, name: str
 ) -> None:
     warning = "Warning: this is a legacy conversation, which means tool names may have changed."
@@ -475,7 +475,7 @@ def test_a_task_that_goes_on_grows_as_it_would_at_once(
         assert result(whole) == result(ledger)
 
 
-def test_a_session_without_ids_and_a_task_may_stand_in_one_folder(
+def test_a_session_without_ids_and_a_task_may_share_a_folder(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     place = tmp_path / "mixed"
@@ -485,7 +485,7 @@ def test_a_session_without_ids_and_a_task_may_stand_in_one_folder(
     (place / "ui_messages.json").write_text(json.dumps(tasks.FIRST))
     import_paths(ledger, place)
     (place / "1.json").write_text(json.dumps(document(nameless)))
-    assert import_paths(ledger, place).without_reader == []
+    assert import_paths(ledger, place).unrecognised == []
 
     assert prompts(ledger) == ["Fix the till.", "And the drawer?"]
     assert prompts(ledger, "cline:mixed") == ["Fix the till."]
@@ -506,7 +506,7 @@ def test_a_session_without_ids_and_a_task_may_stand_in_one_folder(
         {**FIRST[0], "content": [text("the same id again")]},
     ],
 )
-def test_an_odd_message_harms_no_other(ledger: Ledger, tmp_path: Path, odd: Any) -> None:
+def test_an_odd_message_does_not_harm_others(ledger: Ledger, tmp_path: Path, odd: Any) -> None:
     messages = [*FIRST, odd, *SECOND]
     report = import_paths(ledger, write(tmp_path, messages))
 
@@ -519,7 +519,9 @@ def test_an_odd_message_harms_no_other(ledger: Ledger, tmp_path: Path, odd: Any)
 
 
 @pytest.mark.parametrize("told", ["{", "[]", '{"messages": 5}', '{"version": 1}', ""])
-def test_a_broken_document_is_told_and_kept(ledger: Ledger, tmp_path: Path, told: str) -> None:
+def test_a_broken_document_is_reported_and_archived(
+    ledger: Ledger, tmp_path: Path, told: str
+) -> None:
     place = write(tmp_path, FIRST)
     import_paths(ledger, place)
     (place / f"{NAME}.messages.json").write_text(told)
@@ -528,7 +530,7 @@ def test_a_broken_document_is_told_and_kept(ledger: Ledger, tmp_path: Path, told
     assert prompts(ledger) == ["Fix the till.", "And the drawer?"]
 
 
-def test_what_is_exported_is_what_was_kept(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_export_equals_the_archived_file(ledger: Ledger, tmp_path: Path) -> None:
     save(tmp_path, manifest(), f"{NAME}.json")
     place = write(tmp_path, FIRST + SECOND)
     import_paths(ledger, place)

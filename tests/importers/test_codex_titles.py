@@ -39,7 +39,7 @@ def test_index_titles_apply_whichever_file_comes_first(
     assert ledger.session(LABEL).title == "First"
     assert [session.label for session in ledger.sessions()] == [LABEL]
     assert sum(each.records["codex", "(name)", "derived"] for each in reports) == 2
-    assert not any(each.faults or each.without_reader for each in reports)
+    assert not any(each.faults or each.unrecognised for each in reports)
     before = result(ledger)
     again = import_paths(ledger, *paths)
     assert (again.read_bytes, again.derived_records, again.written_turns) == (0, 0, 0)

@@ -61,7 +61,9 @@ def test_tabs_of_the_first_generation_are_sessions(ledger: Ledger, tmp_path: Pat
     assert (thread.model, ledger.session("cursor:tab-1").title) == ("gpt-4o", "First steps")
 
 
-def test_the_box_for_the_next_prompt_of_a_tab_is_no_prompt(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_empty_box_for_the_next_prompt_of_a_tab_is_not_a_prompt(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     box = {"type": "user", "id": "u2", "rawText": "", "delegate": {"a": ""}}
     sent = [{"type": "user", "id": "u1", "initText": "Hello"}, {"type": "ai", "text": "Hi."}]
     tabs = {"t1": [*sent, box], "t2": [{**box, "id": "u3"}]}
@@ -73,7 +75,9 @@ def test_the_box_for_the_next_prompt_of_a_tab_is_no_prompt(ledger: Ledger, tmp_p
     assert ledger.query("SELECT label FROM sessions")[1] == [("cursor:t1",)]
 
 
-def test_old_messages_without_ids_are_known_by_their_chat(ledger: Ledger, tmp_path: Path) -> None:
+def test_old_messages_without_ids_get_ids_with_that_of_their_chat(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     tabs = [
         {
             "tabId": name,
@@ -131,14 +135,14 @@ def test_chats_inside_a_workspace_and_global_ones_are_merged(
 # -- trees ------------------------------------------------------------------------------------
 
 
-def test_a_trailing_prompt_is_pending_and_no_head(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_trailing_prompt_is_pending_and_not_a_head(ledger: Ledger, tmp_path: Path) -> None:
     import_paths(ledger, state_db(tmp_path / GLOBAL, chat("c", *PAIR, NEXT[0])))
 
     assert ledger.session("cursor:c").thread_id == "q1"
     assert only(ledger, "SELECT status FROM turns WHERE id = 'q2'") == "pending"
 
 
-def test_a_bubble_that_names_none_does_no_harm(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_bubble_without_an_id_in_its_key_is_harmless(ledger: Ledger, tmp_path: Path) -> None:
     rows = {**chat("c", *PAIR), "bubbleId:a": {"type": 2, "text": "Nobody's."}}
 
     report = import_paths(ledger, state_db(tmp_path / GLOBAL, rows))
@@ -146,7 +150,7 @@ def test_a_bubble_that_names_none_does_no_harm(ledger: Ledger, tmp_path: Path) -
     assert (report.faults, len(ledger.search("Nobody").hits)) == ([], 1)
 
 
-def test_a_message_that_is_nowhere_is_told(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_listed_message_that_is_missing_is_reported(ledger: Ledger, tmp_path: Path) -> None:
     rows = chat("c", *PAIR, NEXT[0])
     del rows["bubbleId:c:q2"]
 
@@ -155,7 +159,7 @@ def test_a_message_that_is_nowhere_is_told(ledger: Ledger, tmp_path: Path) -> No
     assert [fault.what for fault in report.faults] == ["missing: 1 message that chat c lists"]
 
 
-def test_what_the_chat_lists_no_more_is_a_branch(ledger: Ledger, tmp_path: Path) -> None:
+def test_bubbles_that_the_chat_no_longer_lists_are_a_branch(ledger: Ledger, tmp_path: Path) -> None:
     again = (bubble("q3", 1, "And now?", 8), bubble("a3", 2, "Now this.", 9))
     rows = chat("c", *PAIR, *again)
     rows |= {f"bubbleId:c:{each['bubbleId']}": each for each in NEXT}
@@ -167,7 +171,7 @@ def test_what_the_chat_lists_no_more_is_a_branch(ledger: Ledger, tmp_path: Path)
     assert ledger.session("cursor:c").thread_id == "q3"
 
 
-def test_a_copied_chat_shares_what_it_copied(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_copied_chat_shares_the_copied_turns(ledger: Ledger, tmp_path: Path) -> None:
     other = (bubble("q9", 1, "Another way?", 5), bubble("a9", 2, "Yes.", 6))
     rows = chat("c1", *PAIR, *NEXT) | chat("c2", *PAIR, *other)
     import_paths(ledger, state_db(tmp_path / GLOBAL, rows))
@@ -178,7 +182,7 @@ def test_a_copied_chat_shares_what_it_copied(ledger: Ledger, tmp_path: Path) -> 
     assert [ledger.session(f"cursor:{c}").thread_id for c in ("c1", "c2")] == ["q2", "q9"]
 
 
-def test_same_ids_with_other_words_stay_apart(ledger: Ledger, tmp_path: Path) -> None:
+def test_equal_ids_with_different_text_stay_separate(ledger: Ledger, tmp_path: Path) -> None:
     changed = (PAIR[0], bubble("a1", 2, "Three fixes.", 2))
     rows = chat("c1", *PAIR) | chat("c2", *changed)
     import_paths(ledger, state_db(tmp_path / GLOBAL, rows))
@@ -211,7 +215,9 @@ def task_bubble(call_id: str, **extra: Any) -> dict[str, Any]:
     return bubble(f"b-{call_id[:4]}", 2, "", 2, toolFormerData=data)
 
 
-def test_bubbles_alone_make_a_subagent_s_session(ledger: Ledger, tmp_path: Path) -> None:
+def test_bubbles_without_a_chat_record_make_a_subagent_session(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     call_id = "call_1\nfc_2"  # two ids joined by a line end
     rows = chat("c", PAIR[0], task_bubble(call_id))
     rows |= {
@@ -227,7 +233,7 @@ def test_bubbles_alone_make_a_subagent_s_session(ledger: Ledger, tmp_path: Path)
     assert ledger.audit() == ()
 
 
-def test_a_subagent_written_into_its_call_is_read(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_subagent_embedded_in_its_call_is_read(ledger: Ledger, tmp_path: Path) -> None:
     inside = {
         "composerId": "other",
         "conversation": [bubble("t0", 1, "Look"), bubble("t1", 2, "!")],
@@ -252,7 +258,7 @@ def test_a_subagent_known_by_its_call_alone_is_an_empty_session(
     assert (session["task_status"], session["parent_session_id"]) == ("cancelled", "c")
 
 
-def test_chats_that_a_chat_started_are_its_children(ledger: Ledger, tmp_path: Path) -> None:
+def test_chats_started_by_a_chat_are_its_children(ledger: Ledger, tmp_path: Path) -> None:
     rows = chat("c", *PAIR, subComposerIds=["d"])
     rows |= chat("d", *NEXT) | chat(
         "e", bubble("q7", 1), bubble("a7", 2), subagentInfo={"parentComposerId": "c"}
@@ -266,9 +272,7 @@ def test_chats_that_a_chat_started_are_its_children(ledger: Ledger, tmp_path: Pa
     assert ledger.query(asked)[1] == [("q1", "human"), ("q2", "agent"), ("q7", "agent")]
 
 
-def test_chats_that_name_each_other_as_parents_end_somewhere(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_a_cycle_of_parent_chats_ends(ledger: Ledger, tmp_path: Path) -> None:
     rows = chat("c", *PAIR, subComposerIds=["c", "d"]) | chat("d", *NEXT, subComposerIds=["c"])
     path = state_db(tmp_path / GLOBAL, rows)
     for _ in range(2):
@@ -281,7 +285,7 @@ def test_chats_that_name_each_other_as_parents_end_somewhere(
 # -- what hangs on messages -------------------------------------------------------------------
 
 
-def test_what_hangs_on_a_question_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_context_of_a_prompt_is_kept(ledger: Ledger, tmp_path: Path) -> None:
     start, end = {"line": 1, "column": 2}, {"line": 3, "column": 4}
     wrong = {
         "message": "unused",
@@ -322,7 +326,7 @@ def test_what_hangs_on_a_question_is_kept(ledger: Ledger, tmp_path: Path) -> Non
     assert "todos" not in metadata
 
 
-def test_what_hangs_on_an_answer_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_attachments_of_an_answer_are_kept(ledger: Ledger, tmp_path: Path) -> None:
     code = {"content": "x = 1", "languageId": "python", "uri": {"path": "/w/d.py"}}
     answer = bubble(
         "a1",
@@ -418,7 +422,7 @@ def test_empty_and_broken_values_are_reported_and_the_rest_imported(
     assert ledger.audit() == ()
 
 
-def test_a_file_that_is_no_database_is_a_fault(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_a_fault(ledger: Ledger, tmp_path: Path) -> None:
     path = tmp_path / GLOBAL
     path.parent.mkdir(parents=True)
     path.write_bytes(b"SQLite format 3\0" + os.urandom(5000))
@@ -446,7 +450,7 @@ def test_a_second_import_reads_and_writes_nothing(ledger: Ledger, tmp_path: Path
     assert result(ledger) == before
 
 
-def test_only_new_and_changed_rows_are_kept_again(ledger: Ledger, tmp_path: Path) -> None:
+def test_only_new_and_changed_rows_are_archived_again(ledger: Ledger, tmp_path: Path) -> None:
     path = state_db(tmp_path / GLOBAL, chat("c", *PAIR, *NEXT))
     import_paths(ledger, path)
     size = only(ledger, "SELECT kept_bytes FROM source_files")
@@ -462,7 +466,7 @@ def test_only_new_and_changed_rows_are_kept_again(ledger: Ledger, tmp_path: Path
     assert column(ledger, "SELECT content FROM messages WHERE id = 'a2'") == ["Those two."]
 
 
-def test_a_change_reads_what_is_kept_once(
+def test_a_change_reads_the_archive_once(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = state_db(tmp_path / GLOBAL, chat("c", *PAIR, *NEXT))
@@ -481,7 +485,7 @@ def test_a_change_reads_what_is_kept_once(
     assert len(read) == 1  # to derive; a table without chats is not compared with anything
 
 
-def test_rows_that_vanish_stay_and_numbers_that_go_back_are_noticed(
+def test_deleted_rows_stay_and_decreasing_rowids_are_noticed(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     path = state_db(
@@ -499,7 +503,7 @@ def test_rows_that_vanish_stay_and_numbers_that_go_back_are_noticed(
     assert column(ledger, "SELECT id FROM turns ORDER BY id") == ["q1", "q2", "q6", "q8"]
 
 
-def test_what_still_stands_in_the_log_is_read(ledger: Ledger, tmp_path: Path) -> None:
+def test_rows_in_the_write_ahead_log_are_read(ledger: Ledger, tmp_path: Path) -> None:
     path = state_db(tmp_path / GLOBAL, chat("c", *PAIR), wal=True)
     import_paths(ledger, path)
     with closing(sqlite3.connect(path)) as writer:
@@ -532,7 +536,7 @@ with Ledger.open(str(own / "ledger.db")) as ledger:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders are not forbidden this way")
-def test_a_folder_that_can_only_be_read_is_read_with_its_log(tmp_path: Path) -> None:
+def test_a_read_only_folder_is_read_with_its_log(tmp_path: Path) -> None:
     path = state_db(tmp_path / GLOBAL, {}, wal=True)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -565,14 +569,14 @@ def test_steps_in_any_order_end_in_the_same_rows(
         chat("c", *PAIR, *NEXT, *third) | chat("d", *PAIR, *third),
     ]
     results = []
-    for seed in range(4):
-        path = state_db(tmp_path / str(seed) / GLOBAL, {})
+    for run in range(4):
+        path = state_db(tmp_path / str(run) / GLOBAL, {})
         with Ledger.open(new_address()) as ledger:
             for number, rows in enumerate(states):
                 shuffled = list(rows.items())
-                random.Random(seed).shuffle(shuffled)
+                random.Random(run).shuffle(shuffled)
                 state_db(path, dict(shuffled))
-                if number == len(states) - 1 or seed & 1 << number:
+                if number == len(states) - 1 or run & 1 << number:
                     import_paths(ledger, path)
             assert ledger.audit() == ()
             results.append(result(ledger))

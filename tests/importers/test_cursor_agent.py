@@ -53,7 +53,7 @@ TALK = (
 )
 
 
-def test_a_transcript_is_a_session_where_nothing_else_is(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_transcript_is_a_session_if_nothing_else_has_it(ledger: Ledger, tmp_path: Path) -> None:
     import_paths(ledger, transcript(tmp_path / PROJECT / SESSION / f"{SESSION}.jsonl", *TALK))
 
     (turn,) = ledger.thread(f"cursor:{SESSION}").turns
@@ -77,7 +77,7 @@ def test_a_transcript_is_a_session_where_nothing_else_is(ledger: Ledger, tmp_pat
     assert ledger.audit() == ()
 
 
-def test_a_call_that_the_agent_went_on_after_was_done(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_call_that_the_agent_continued_after_is_completed(ledger: Ledger, tmp_path: Path) -> None:
     look, run = (
         {"type": "tool_use", "name": name, "input": {"at": name}} for name in ("Glob", "Shell")
     )
@@ -103,7 +103,7 @@ def test_the_database_is_preferred_to_the_transcript(ledger: Ledger, tmp_path: P
     assert ledger.query("SELECT id FROM turns")[1] == [("q1",)]
 
 
-def test_a_subagent_s_transcript_hangs_on_its_parent(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_subagent_transcript_belongs_to_its_parent(ledger: Ledger, tmp_path: Path) -> None:
     folder = tmp_path / PROJECT / SESSION
     transcript(folder / f"{SESSION}.jsonl", *TALK)
     transcript(folder / "subagents" / "child.jsonl", said("user", text("Go")), said("assistant"))
@@ -114,7 +114,7 @@ def test_a_subagent_s_transcript_hangs_on_its_parent(ledger: Ledger, tmp_path: P
     assert (session.is_subagent, session.parent_session_label) == (True, f"cursor:{SESSION}")
 
 
-def test_a_transcript_that_was_written_anew_is_shown_as_it_is_now(
+def test_a_rewritten_transcript_is_shown_in_its_latest_state(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     path = tmp_path / PROJECT / SESSION / f"{SESSION}.jsonl"
@@ -197,7 +197,7 @@ def test_a_store_is_walked_from_its_newest_root(ledger: Ledger, tmp_path: Path) 
     assert ledger.audit() == ()
 
 
-def test_the_file_beside_a_store_tells_its_folder(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_meta_file_of_a_store_gives_its_folder(ledger: Ledger, tmp_path: Path) -> None:
     chats = tmp_path / ".cursor" / "chats" / "0a"
     for name in (SESSION, "other"):
         store(chats / name / "store.db", AGENT, session=name)
@@ -220,7 +220,7 @@ def test_a_store_without_its_root_gives_all_messages(ledger: Ledger, tmp_path: P
     assert len(ledger.query("SELECT id FROM messages")[1]) == 5
 
 
-def test_nonsense_in_a_store_is_no_error(ledger: Ledger, tmp_path: Path) -> None:
+def test_malformed_blobs_in_a_store_are_not_an_error(ledger: Ledger, tmp_path: Path) -> None:
     path = store(tmp_path / "chats" / SESSION / "store.db", AGENT)
     with closing(sqlite3.connect(path)) as made:
         made.execute("UPDATE blobs SET data = CAST('x' || substr(data, 2) AS BLOB) WHERE rowid % 2")
@@ -232,7 +232,7 @@ def test_nonsense_in_a_store_is_no_error(ledger: Ledger, tmp_path: Path) -> None
     assert report.counts.failed == 0
 
 
-def test_a_transcript_is_not_mixed_up_with_another_agent_s_file_of_that_name(
+def test_a_file_of_another_agent_with_the_name_of_a_transcript_is_not_one(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     asked, answered = ({"role": role, "parts": [{"text": "Hi"}]} for role in ("user", "gemini"))
@@ -306,7 +306,7 @@ def test_the_oldest_transcripts_are_plain_text(ledger: Ledger, tmp_path: Path) -
     assert {fate for _, _, fate in report.records} == {"derived"}
 
 
-def test_a_plain_transcript_grows_and_gives_way_to_what_tells_more(
+def test_a_text_transcript_grows_and_yields_to_a_better_record(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     path = tmp_path / PROJECT / f"{SESSION}.txt"
@@ -344,7 +344,7 @@ def text_fingerprints(words: str) -> list[bytes]:
     return [message.print for message in session.messages]
 
 
-def test_what_a_call_was_given_may_be_very_long() -> None:
+def test_the_arguments_of_a_call_may_be_very_long() -> None:
     number = 300_000  # were each line joined to those before, this would take minutes
     lines = b"  more of it\n" * number
     said = parse_text_message(b"assistant:\n[Tool call] Shell\n  a: b\n" + lines)
@@ -354,6 +354,6 @@ def test_what_a_call_was_given_may_be_very_long() -> None:
     assert len(bare["content"][-1]["input"]["arguments"].splitlines()) == number + 1
 
 
-def test_a_note_that_begins_alike_is_no_transcript(tmp_path: Path) -> None:
+def test_a_note_with_a_similar_beginning_is_not_a_transcript(tmp_path: Path) -> None:
     assert not Cursor().recognises(tmp_path / "note.txt", b"user: dev\npassword: none\n")
     assert Cursor().recognises(tmp_path / "x.txt", SPOKEN.encode())

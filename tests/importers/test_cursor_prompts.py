@@ -1,4 +1,4 @@
-"""What stands around prompts in the files of Cursor's agent."""
+"""Cursor: timestamps, query tags and injected prompts in the files of its agent."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_prompts_have_the_time_of_their_tag_and_answers_that_of_the_prompt(
 
 
 @pytest.mark.parametrize("time", ["", "yesterday", "Thursday, Feb 31, 2026, 4:33 PM (UTC)"])
-def test_without_a_time_a_prompt_is_shown_as_it_was(
+def test_a_prompt_without_a_time_is_shown_unchanged(
     ledger: Ledger, tmp_path: Path, time: str
 ) -> None:
     plain = f"<timestamp>{time}</timestamp>\nWhat is this tag?"
@@ -102,7 +102,7 @@ def test_without_a_time_a_prompt_is_shown_as_it_was(
     assert first.started_at == 0
 
 
-def test_a_tag_is_no_part_of_words_without_marks() -> None:
+def test_a_timestamp_is_not_part_of_a_prompt_without_a_query_tag() -> None:
     time = "Thursday, Aug 6, 2026, 4:33 PM (UTC)"
     tag = f"<timestamp>{time}</timestamp>"
     assert prompt_in(f"{tag}\nGo.") == ("Go.", at(2026, 8, 6, 16, 33), False)
@@ -140,16 +140,16 @@ TOOLS = (
         ("<div>\n</div>", False),
     ],
 )
-def test_what_the_program_asks_is_told_from_what_people_do(told: str, is_event: bool) -> None:
+def test_injected_prompts_are_events(told: str, is_event: bool) -> None:
     assert prompt_in(told).is_event == is_event
 
 
-def test_a_prompt_without_its_end_is_read_in_no_time() -> None:
+def test_a_prompt_without_an_end_tag_is_parsed_quickly() -> None:
     told = "<user_query>" + " " * 200_000
     assert prompt_in(told).words == told
 
 
-def test_a_session_is_not_listed_by_what_the_program_asks(ledger: Ledger, tmp_path: Path) -> None:
+def test_an_injected_prompt_does_not_name_its_session(ledger: Ledger, tmp_path: Path) -> None:
     notice = said("user", text(f"<user_query>{ENDED}</user_query>"))
     path = transcript(
         tmp_path / PATH,
@@ -169,7 +169,7 @@ def test_a_session_is_not_listed_by_what_the_program_asks(ledger: Ledger, tmp_pa
     assert line.first_prompt == "List files"
 
 
-def test_a_store_tells_the_times_of_its_prompts_too(ledger: Ledger, tmp_path: Path) -> None:
+def test_prompts_in_a_store_have_times_too(ledger: Ledger, tmp_path: Path) -> None:
     info = "<user_info>\nOS: linux\n</user_info>"
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": info},

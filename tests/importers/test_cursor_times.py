@@ -1,4 +1,4 @@
-"""Cursor's bubbles that do not say when they were made."""
+"""Cursor: times of bubbles that have none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def times(ledger: Ledger, folder: Path, *bubbles: tuple[str, int | None], **abou
     return [at - START for (at,) in ledger.query("SELECT created_at FROM messages ORDER BY id")[1]]
 
 
-def test_where_nothing_is_known_bubbles_are_spread_over_the_chat_s_time(
+def test_bubbles_of_unknown_times_are_spread_over_the_time_of_the_chat(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     bubbles = [("u", None), ("a", None)] * 2
@@ -43,7 +43,7 @@ def test_where_nothing_is_known_bubbles_are_spread_over_the_chat_s_time(
     assert found == [0, 1000, 2000, 3000]
 
 
-def test_a_prompt_without_a_time_was_asked_when_its_answer_was_begun(
+def test_a_prompt_without_a_time_has_the_first_time_of_its_answer(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     minutes = [60_000 * each for each in range(1, 24)]
@@ -76,7 +76,7 @@ def test_bubbles_without_a_time_lie_between_those_with_one(ledger: Ledger, tmp_p
 
 
 @pytest.mark.parametrize("created", [None, START + HOUR])
-def test_a_chat_s_own_times_that_contradict_are_not_heeded(
+def test_contradicting_times_of_a_chat_are_ignored(
     ledger: Ledger, tmp_path: Path, created: int | None
 ) -> None:
     bubbles: list[tuple[str, int | None]] = [
@@ -90,9 +90,7 @@ def test_a_chat_s_own_times_that_contradict_are_not_heeded(
     assert found == [300, 300, 200, 200, 200]
 
 
-def test_what_a_chat_lists_no_more_was_said_while_it_went_on(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_unlisted_bubbles_have_times_within_the_chat(ledger: Ledger, tmp_path: Path) -> None:
     bubbles = [said(0, "u", 60_000), said(1, "a", 61_000)]
     left = [said(2, "a", None), said(3, "a", None), said(4, "a", 40_000)]
     listed = [{"bubbleId": each["bubbleId"], "type": each["type"]} for each in bubbles]

@@ -180,7 +180,7 @@ def test_a_database_with_the_name_of_a_source_s_and_none_of_its_tables_has_no_re
     with closing(with_tables(path, script, mode)):
         reports = [import_paths(ledger, each) for each in (path, tmp_path / "own")]
 
-    assert [report.without_reader for report in reports] == [[str(path)]] * 2
+    assert [report.unrecognised for report in reports] == [[str(path)]] * 2
     assert not any(report.faults or report.counts.failed for report in reports)
     assert not list(Sources(ledger._core).all_files())
 
@@ -201,7 +201,7 @@ def test_a_source_s_database_that_is_empty_has_its_reader(
     with closing(with_tables(path, script, mode)):  # with a log, the tables stand in that alone
         report = import_paths(ledger, path)
 
-    assert (report.without_reader, report.faults, report.counts.failed) == ([], [], 0)
+    assert (report.unrecognised, report.faults, report.counts.failed) == ([], [], 0)
     assert [file.path for file in Sources(ledger._core).all_files()] == [str(path)]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers.discovery import Unknown, found_at
+from agents_ledger.importers.discovery import Unrecognised, files_at
 from agents_ledger.importers.parsing import encodings
 from agents_ledger.importers.parsing.databases import MAGIC
 from agents_ledger.importers.parsing.encodings import Utf8
@@ -74,7 +74,7 @@ def test_every_source_is_read_whatever_the_encoding(
     with Ledger.open(new_address()) as ledger:
         report = import_paths(ledger, [folder])
 
-        assert report.without_reader == []
+        assert report.unrecognised == []
         found = result(ledger)
         assert {name: len(rows) for name, rows in found.items()} == {
             name: len(rows) for name, rows in expected.items()
@@ -164,7 +164,7 @@ def test_a_first_line_in_utf_16_may_be_long(tmp_path: Path) -> None:
     path = log.save()
     path.write_bytes(little(path.read_bytes()))
 
-    assert [each.reader.name for each in found_at(path, Unknown([], []))] == ["claude-code"]
+    assert [each.source.name for each in files_at(path, Unrecognised([], []))] == ["claude-code"]
 
 
 class Given:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.discovery import Unknown, Wanted, found_at
+from agents_ledger.importers.discovery import FileSelection, Unrecognised, files_at
 from agents_ledger.importers.pipeline import Importer, Report, rederive
 from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.ledger.projection.source_records import Sources
@@ -44,10 +44,10 @@ def import_without(
     ledger: Ledger, path: Path, *exclude: str, limits: ImportLimits = LIMITS
 ) -> Report:
     report = Report()
-    found = found_at(path, Unknown(report.faults, report.without_reader))
-    wanted = Wanted(0, exclude or (LEFT,))
+    found = files_at(path, Unrecognised(report.faults, report.unrecognised))
+    wanted = FileSelection(0, exclude or (LEFT,))
     importer = Importer(ledger, report, limits=limits)
-    return importer.run(wanted.of(found, report.faults, report.left))
+    return importer.run(wanted.of(found, report.faults, report.excluded))
 
 
 def everything(ledger: Ledger, address: str) -> str:
@@ -186,7 +186,7 @@ def test_what_was_imported_before_it_was_excluded_keeps_what_a_list_said_of_it(
     state_db(path, more, {"composer.composerHeaders": {"allComposers": entries}})
     report = import_without(ledger, path)
 
-    assert report.left.sessions == 1
+    assert report.excluded.sessions == 1
     assert ledger.session("cursor:a-1") == before
     assert before.title == "Title a-1"
     assert LEFT in str(before.metadata_json)
@@ -496,7 +496,7 @@ def test_a_claude_code_folder_says_the_project_where_no_record_does(
     report = import_without(ledger, projects)
 
     assert SECRET not in everything(ledger, address)
-    assert (report.counts.imported, report.left.files) == (1, 4)
+    assert (report.counts.imported, report.excluded.files) == (1, 4)
     (fault,) = report.faults  # nobody knows whether -home-dev-secret-in was /home/dev/secret-in
     assert fault.what.startswith("3 files of claude-code excluded by the name of a folder")
 
@@ -589,14 +589,14 @@ def test_what_left_out_nothing_may_go_and_the_order_may_change_without_reading_a
 ) -> None:
     root = a_home(tmp_path / "User")
     first = import_without(ledger, root, LEFT, "/z", "/y")
-    assert first.left.met == {LEFT}
-    assert (first.left.files, first.left.sessions) == (2, 10)
+    assert first.excluded.matched == {LEFT}
+    assert (first.excluded.files, first.excluded.sessions) == (2, 10)
     seen = "SELECT cursor_json FROM source_files ORDER BY id"
     before = ledger.query(seen)[1]
 
     for exclude in (("/y", "/z", LEFT), (LEFT, "/z"), (LEFT,), ("/y", LEFT)):
         again = import_without(ledger, root, *exclude)
-        assert again.left == first.left
+        assert again.excluded == first.excluded
         assert ledger.query(seen)[1] == before
 
     import_without(ledger, root, "/y")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from agents_ledger import Ledger
-from agents_ledger.importers.derive_worker import Ahead
-from agents_ledger.importers.discovery import Found, Unknown, found_at
+from agents_ledger.importers.discovery import HistoryFile, Unrecognised, files_at
 from agents_ledger.importers.pipeline import Importer, rederive
-from agents_ledger.importers.port.source import Reader
-from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.imports.sources import SourceFile
 from tests.importers.claude_log import Log, text
@@ -48,15 +45,15 @@ def test_a_compressed_file_is_kept_in_the_family_that_it_is_derived_in(
     assert ledger.query("SELECT family FROM source_files")[1] == [(kept[0],)]
 
 
-@pytest.mark.parametrize("version", [1, READERS["claude-code"].version])
+@pytest.mark.parametrize("version", [1, SOURCES["claude-code"].version])
 def test_a_file_that_was_taken_for_another_s_is_its_reader_s_from_then_on(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     path = a_log(tmp_path / "logs")
     status = path.stat()
     with monkeypatch.context() as patch:
-        patch.setattr(type(READERS["cursor"]), "version", version)
-        found = Found(path, READERS["cursor"], status.st_size, status.st_mtime)
+        patch.setattr(type(SOURCES["cursor"]), "version", version)
+        found = HistoryFile(path, SOURCES["cursor"], status.st_size, status.st_mtime)
         Importer(ledger).run([found])
 
     import_paths(ledger, path)
@@ -69,28 +66,14 @@ def test_a_file_that_was_taken_for_another_s_is_its_reader_s_from_then_on(
     assert ledger.audit() == ()
 
 
-class Waiting(Ahead):
-    """Another process that never has an answer: all is derived here, the last first."""
-
-    def __init__(self) -> None:
-        self.pid = 0
-
-    def plan(self, families: Sequence[str], reader: Reader, size: int) -> None: ...
-
-    def gives_back(self, families: Sequence[str]) -> bool:
-        return True
-
-    def derived(self, families: Sequence[str]) -> None: ...
-
-
-def test_faults_and_first_places_are_told_by_path_whatever_was_derived_first(
+def test_faults_and_first_records_are_reported_by_path_in_any_order_of_files(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     for name in ("b", "a", "c"):
         with a_log(tmp_path, name).open("a") as log:
             log.write('{"type": "poem"}\n{"type": "us\n{"type": "u\n')
 
-    report = Importer(ledger, ahead=Waiting()).run(list(found_at(tmp_path, Unknown([], []))))
+    report = Importer(ledger).run(files_at(tmp_path, Unrecognised([], []))[::-1])
 
     told = [(Path(fault.path).name[0], fault.line) for fault in report.faults]
     assert told == [(name, line) for name in "abc" for line in (4, 5)]

@@ -9,7 +9,7 @@ import pytest
 
 from agents_ledger.importers import project_folders
 from agents_ledger.importers.port.source import Trace
-from agents_ledger.importers.project_folders import Folder
+from agents_ledger.importers.project_folders import ExcludedFolder
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,10 @@ def test_a_folder_is_the_same_however_it_is_written(
     (tmp_path / "real" / "secret").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
 
-    assert Folder.of(folder.format(tmp_path)).holds(project.format(tmp_path)) is True
+    assert (
+        ExcludedFolder.of(folder.format(tmp_path)).contains_project(project.format(tmp_path))
+        is True
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,19 +46,17 @@ def test_a_folder_is_the_same_however_it_is_written(
         ("/home/dev/secret", "\x00/home/dev/secret"),
     ],
 )
-def test_another_folder_is_another(
-    monkeypatch: pytest.MonkeyPatch, folder: str, project: str
-) -> None:
-    monkeypatch.setattr(project_folders, "FOLDS_CASE", False)
-
-    assert Folder.of(folder).holds(project) is False
+def test_another_folder_is_another(folder: str, project: str) -> None:
+    assert ExcludedFolder.of(folder, folds_case=False).contains_project(project) is False
 
 
-def test_case_is_folded_where_the_system_folds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project_folders, "FOLDS_CASE", True)
-
-    assert Folder.of("/Users/dev/Secret").holds("/users/dev/secret")
-    assert Folder.of("/Users/dev/Secret").holds(Trace("dashes", "-users-dev-secret"))
+def test_case_is_folded_where_the_system_folds_it() -> None:
+    assert ExcludedFolder.of("/Users/dev/Secret", folds_case=True).contains_project(
+        "/users/dev/secret"
+    )
+    assert ExcludedFolder.of("/Users/dev/Secret", folds_case=True).contains_project(
+        Trace("dashes", "-users-dev-secret")
+    )
 
 
 def test_dashes_mean_the_folder_that_is_there_and_else_are_in_doubt(tmp_path: Path) -> None:
@@ -65,7 +66,9 @@ def test_dashes_mean_the_folder_that_is_there_and_else_are_in_doubt(tmp_path: Pa
     name = project_folders.dashed(str(tmp_path))
 
     def holds(folder: str, dashes: str) -> bool | None:
-        return Folder.of(str(tmp_path / folder)).holds(Trace("dashes", f"{name}-{dashes}"))
+        return ExcludedFolder.of(str(tmp_path / folder)).contains_project(
+            Trace("dashes", f"{name}-{dashes}")
+        )
 
     assert holds("a/b", "a-b") is False
     assert holds("app", "app-2") is None
@@ -84,5 +87,7 @@ def test_dashes_mean_the_folder_that_is_there_and_else_are_in_doubt(tmp_path: Pa
 def test_a_hash_of_a_folder_is_known_with_either_drive_letter() -> None:
     made = hashlib.md5(b"c:\\Users\\dev\\secret", usedforsecurity=False).hexdigest()
 
-    assert Folder.of("C:\\Users\\dev\\secret\\").holds(Trace("md5", made)) is True
-    assert Folder.of("C:\\Users\\dev").holds(Trace("md5", made)) is False
+    assert (
+        ExcludedFolder.of("C:\\Users\\dev\\secret\\").contains_project(Trace("md5", made)) is True
+    )
+    assert ExcludedFolder.of("C:\\Users\\dev").contains_project(Trace("md5", made)) is False

@@ -1,4 +1,4 @@
-"""Gemini CLI: the document of old, the lines of now, rewinds, subagents."""
+"""Gemini CLI: documents, logs, rewinds, subagents."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_document(ledger: Ledger, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("form", [document, "lines"])
-def test_the_folder_is_the_path_in_a_chat_that_its_hash_is_of(
+def test_the_folder_is_the_path_in_a_chat_that_has_its_hash(
     ledger: Ledger, tmp_path: Path, folder: str, words: Any, form: Any
 ) -> None:
     meta = {**META, "projectHash": hashlib.sha256(folder.encode()).hexdigest()}
@@ -136,7 +136,7 @@ def test_the_folder_is_the_path_in_a_chat_that_its_hash_is_of(
     assert json.loads(session.metadata_json or "")["workspace_path"] == folder
 
 
-def test_a_path_of_another_hash_is_no_folder_and_one_told_later_is_that_of_all_turns(
+def test_a_path_with_another_hash_is_not_the_folder_and_a_later_match_counts_for_all_turns(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     hashed = hashlib.sha256(b"/home/dev/shop").hexdigest()
@@ -151,7 +151,7 @@ def test_a_path_of_another_hash_is_no_folder_and_one_told_later_is_that_of_all_t
 
 
 @pytest.mark.parametrize("root_first", [True, False])
-def test_the_folder_may_stand_in_a_file_of_the_project(
+def test_the_folder_may_be_in_a_root_file_of_the_project(
     ledger: Ledger, tmp_path: Path, root_first: bool
 ) -> None:
     hashed = hashlib.sha256(b"/home/dev/shop").hexdigest()
@@ -170,7 +170,7 @@ def test_the_folder_may_stand_in_a_file_of_the_project(
 
 
 @pytest.mark.parametrize("words", ["", "shop", "/home/dev\n/shop", "\x00"])
-def test_a_file_of_that_name_without_a_folder_is_none_of_geminis(
+def test_a_root_file_without_a_path_is_not_recognised(
     ledger: Ledger, tmp_path: Path, words: str
 ) -> None:
     path = tmp_path / ".project_root"
@@ -178,10 +178,10 @@ def test_a_file_of_that_name_without_a_folder_is_none_of_geminis(
 
     report = import_paths(ledger, path)
 
-    assert (report.without_reader, report.faults) == ([str(path)], [])
+    assert (report.unrecognised, report.faults) == ([str(path)], [])
 
 
-def test_a_document_that_grows_is_the_last_one(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_growing_document_is_shown_in_its_last_state(ledger: Ledger, tmp_path: Path) -> None:
     everything = (ASK, LOOK, TELL, ASK2, TELL2)
     for number in range(1, 6):
         import_paths(ledger, document(tmp_path, *everything[:number]))
@@ -192,7 +192,7 @@ def test_a_document_that_grows_is_the_last_one(ledger: Ledger, tmp_path: Path) -
     assert rederive(ledger).written_turns == 0
 
 
-def test_what_a_later_document_lacks_stays(ledger: Ledger, tmp_path: Path) -> None:
+def test_messages_that_a_later_document_lacks_stay(ledger: Ledger, tmp_path: Path) -> None:
     import_paths(ledger, document(tmp_path, ASK, LOOK, TELL, ASK2, TELL2))
     other = said("u3", "user", "And in the well?")
     import_paths(ledger, document(tmp_path, ASK, LOOK, TELL, other, said("g4", "gemini", "Water")))
@@ -204,7 +204,7 @@ def test_what_a_later_document_lacks_stays(ledger: Ledger, tmp_path: Path) -> No
     assert ledger.audit() == ()
 
 
-def test_lines_with_a_rewind(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_log_with_a_rewind(ledger: Ledger, tmp_path: Path) -> None:
     early = {**TELL, "content": "A r"}
     path = lines(
         tmp_path,
@@ -233,7 +233,7 @@ def test_lines_with_a_rewind(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.audit() == ()
 
 
-def test_lines_that_grow_are_read_on(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_growing_log_is_read_on(ledger: Ledger, tmp_path: Path) -> None:
     path = lines(tmp_path, ASK)
     import_paths(ledger, path)
     assert ledger.session(label()).thread_id is None
@@ -245,7 +245,7 @@ def test_lines_that_grow_are_read_on(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.query("SELECT max(generation) FROM source_files")[1] == [(0,)]
 
 
-def test_a_document_that_became_lines_is_one_session(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_document_that_became_a_log_is_one_session(ledger: Ledger, tmp_path: Path) -> None:
     document(tmp_path, ASK, LOOK, TELL)
     lines(tmp_path, ASK, LOOK, TELL, ASK2, TELL2)
     import_paths(ledger, tmp_path)
@@ -254,7 +254,7 @@ def test_a_document_that_became_lines_is_one_session(ledger: Ledger, tmp_path: P
     assert ledger.query("SELECT count(*) FROM messages")[1] == [(5,)]
 
 
-def test_all_messages_set_anew(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_patch_replaces_all_messages(ledger: Ledger, tmp_path: Path) -> None:
     import_paths(
         ledger, lines(tmp_path, ASK, TELL, {"$set": {"messages": [ASK, TELL, ASK2, TELL2]}})
     )
@@ -289,7 +289,7 @@ def of_server(folder: Path, name: str, *records: dict[str, Any], **more: Any) ->
     return path
 
 
-def test_chats_of_the_server_have_one_id_and_are_sessions_of_their_own(
+def test_chats_of_the_server_share_an_id_and_are_separate_sessions(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     call = {"id": "c1", "name": "scout", "args": {}, "status": "success", "agentId": "scout-7"}
@@ -352,7 +352,7 @@ def test_notices_and_errors(ledger: Ledger, tmp_path: Path) -> None:
         (LOOK, "The model said nothing more.", "failed"),
     ],
 )
-def test_an_error_behind_an_answer_is_of_something_else_unless_it_is_the_models(
+def test_an_error_after_an_answer_does_not_fail_the_turn_unless_it_is_the_models(
     ledger: Ledger, tmp_path: Path, answer: dict[str, Any], error: str, status: str
 ) -> None:
     path = document(tmp_path, ASK, answer, said("e1", "error", error), ASK2, TELL2)
@@ -364,7 +364,7 @@ def test_an_error_behind_an_answer_is_of_something_else_unless_it_is_the_models(
     assert turn.messages[-1].content == error
 
 
-def test_an_answer_that_was_stopped_is_an_answer(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_cancelled_answer_is_an_answer(ledger: Ledger, tmp_path: Path) -> None:
     stopped = said("i2", "info", "Request cancelled.")
     import_paths(ledger, document(tmp_path, ASK, TELL, stopped))
     turn = ledger.get_turn(f"{SESSION}:u1")
@@ -390,7 +390,9 @@ def test_where_it_is_found() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl"])
-def test_letters_cut_in_two_do_not_hide_a_chat(ledger: Ledger, tmp_path: Path, suffix: str) -> None:
+def test_unpaired_surrogates_do_not_hide_a_chat(
+    ledger: Ledger, tmp_path: Path, suffix: str
+) -> None:
     records = [META, ASK, {**TELL, "content": "LONE"}]
     if suffix == ".json":
         text = json.dumps({**META, "messages": records[1:]})
@@ -424,7 +426,7 @@ def test_a_call_without_an_id_is_kept(ledger: Ledger, tmp_path: Path) -> None:
         ("call-1", 1772360405000),
     ],
 )
-def test_a_call_began_when_its_id_says_and_never_after_its_end(
+def test_a_call_starts_at_the_time_in_its_id_and_never_after_its_end(
     ledger: Ledger, tmp_path: Path, call_id: str, began: int
 ) -> None:
     call = {**LOOK["toolCalls"][0], "id": call_id, "timestamp": "2026-03-01T10:20:05.000Z"}
@@ -438,7 +440,7 @@ def test_a_call_began_when_its_id_says_and_never_after_its_end(
 
 @pytest.mark.parametrize("name", ["chat.json", "chat.jsonl", "chat.log"])
 @pytest.mark.parametrize("form", ["lines", "document", "spread"])
-def test_what_a_file_holds_counts_before_its_name(
+def test_content_counts_before_the_name_of_a_file(
     ledger: Ledger, tmp_path: Path, name: str, form: str
 ) -> None:
     records = (META, ASK, TELL)
@@ -457,26 +459,28 @@ def test_what_a_file_holds_counts_before_its_name(
 @pytest.mark.parametrize(
     "record", [TELL, {"$set": {"lastUpdated": "2026-03-01T10:06:00.000Z"}}, {"$rewindTo": "u2"}]
 )
-def test_lines_without_the_first_are_told_by_a_later_record(
+def test_a_log_without_its_first_line_is_recognised_by_a_later_record(
     ledger: Ledger, tmp_path: Path, record: dict[str, Any]
 ) -> None:
     path = tmp_path / "session-2026-03-01T10-00-3f1c2a80.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in (ASK, record)))
 
-    assert import_paths(ledger, path).without_reader == []
+    assert import_paths(ledger, path).unrecognised == []
     turn = ledger.get_turn(f"gemini-cli:{path.stem}:u1")
     assert turn.messages[0].content == "What is in the shed?"
 
 
-def test_lines_that_others_write_too_are_none_of_geminis(ledger: Ledger, tmp_path: Path) -> None:
+def test_lines_that_other_agents_write_too_are_not_recognised(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     path = tmp_path / "changes.jsonl"
     changes = [{"$set": {"price": 5}}, {"type": "gemini", "id": 1}, {**ASK, "type": "user"}]
     path.write_text("".join(json.dumps(each) + "\n" for each in changes))
 
-    assert import_paths(ledger, path).without_reader == [str(path)]
+    assert import_paths(ledger, path).unrecognised == [str(path)]
 
 
-def test_calls_without_an_id_are_told_apart(ledger: Ledger, tmp_path: Path) -> None:
+def test_calls_without_an_id_stay_separate(ledger: Ledger, tmp_path: Path) -> None:
     unnamed = [{"name": "scout"}, {"id": None, "name": "scout"}, {"id": "", "name": "scout"}]
     import_paths(ledger, document(tmp_path, ASK, {**LOOK, "toolCalls": unnamed}, TELL))
 

@@ -1,4 +1,4 @@
-"""Gemini CLI: chats that have the id of another, and subagents that no call names."""
+"""Gemini CLI: chats with the id of another, and subagents that no call names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INQUIRY = "Find out which sheds have a door that does not close."
 
 
 def with_the_same_id(folder: Path, *messages: dict[str, Any], began: int, **more: Any) -> Path:
-    """Another chat that gives itself the id of the session, as subagents once did."""
+    """Another chat with the id of the session, as subagents wrote until 2026-03."""
     path = folder / "chats" / f"session-2026-03-01T10-{began}-3f1c2a80.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     at = f"2026-03-01T10:{began}:00.000Z"
@@ -51,7 +51,7 @@ def inquire(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", [None, "subagent"])
 @pytest.mark.parametrize("parent_first", [True, False])
-def test_a_subagent_s_chat_with_the_id_of_its_session_is_not_the_session(
+def test_a_subagent_chat_with_the_id_of_its_session_is_not_the_session(
     ledger: Ledger, tmp_path: Path, kind: str | None, parent_first: bool
 ) -> None:
     whole = [at(11, ASK), at(15, inquire("look")), at(16, TELL), at(17, ASK2), at(18, TELL2)]
@@ -78,7 +78,7 @@ def test_a_subagent_s_chat_with_the_id_of_its_session_is_not_the_session(
 
 @pytest.mark.parametrize("parent_first", [True, False])
 @pytest.mark.parametrize("family", ["its parent's", "its own, before"])
-def test_a_subagent_that_no_call_names_is_linked_to_the_one_that_asks_the_same(
+def test_a_subagent_that_no_call_names_is_linked_to_the_call_with_its_prompt(
     ledger: Ledger,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -109,7 +109,7 @@ def test_a_subagent_that_no_call_names_is_linked_to_the_one_that_asks_the_same(
     assert ledger.audit() == ()
 
 
-def test_two_subagents_are_linked_to_the_calls_that_give_most_of_what_they_ask(
+def test_two_subagents_are_linked_to_the_calls_with_the_longest_matching_arguments(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     gives = {"blank": " " * 9, "file": INQUIRY[:12], "first": INQUIRY, "second": INQUIRY}
@@ -145,7 +145,7 @@ def test_a_subagent_of_a_session_that_was_killed_while_it_waited(
     assert len(ledger.thread(label()).turns) == 1
 
 
-def test_a_subagent_that_began_before_the_chat_it_has_the_id_of_is_not_the_session(
+def test_a_subagent_that_started_before_the_chat_with_its_id_is_not_the_session(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     document(tmp_path, at(41, ASK), at(42, TELL), startTime="2026-03-01T10:40:00.000Z")
@@ -158,7 +158,7 @@ def test_a_subagent_that_began_before_the_chat_it_has_the_id_of_is_not_the_sessi
     assert ledger.session(f"{label()}:2026-03-01T10:39:00.000Z").parent_session_label == label()
 
 
-def test_a_later_chat_with_the_same_id_is_a_session_of_its_own(
+def test_a_later_chat_with_the_same_id_is_a_separate_session(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     document(tmp_path, at(11, ASK), at(12, TELL))
@@ -172,7 +172,7 @@ def test_a_later_chat_with_the_same_id_is_a_session_of_its_own(
     assert [turn.id for turn in ledger.thread(label()).turns] == [f"{SESSION}:u1"]
 
 
-def test_a_chat_that_goes_on_in_a_file_of_a_later_beginning_is_one_session(
+def test_a_chat_that_continues_in_a_later_file_is_one_session(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     document(tmp_path, ASK, TELL)
@@ -185,7 +185,7 @@ def test_a_chat_that_goes_on_in_a_file_of_a_later_beginning_is_one_session(
     assert ledger.session(label()).created_at == milliseconds(META["startTime"])
 
 
-def test_who_is_a_subagent_is_asked_once_a_session_and_not_for_every_turn(
+def test_subagents_are_determined_once_per_session_and_not_for_every_turn(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

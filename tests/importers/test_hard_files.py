@@ -19,8 +19,8 @@ import zstandard
 
 from agents_ledger import Ledger, Refused
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers.archive import Keeper
-from agents_ledger.importers.discovery import Unknown, found_at
+from agents_ledger.importers.archive import Archiver
+from agents_ledger.importers.discovery import Unrecognised, files_at
 from agents_ledger.importers.parsing import files
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.pipeline import Report, import_paths, rederive
@@ -130,10 +130,10 @@ def test_a_value_that_is_no_word_harms_no_other_file(ledger: Ledger, tmp_path: P
 
     report = imported(ledger, *good_and(tmp_path, path))
 
-    assert report.without_reader == [str(path)]
+    assert report.unrecognised == [str(path)]
 
 
-def test_a_reader_that_fails_to_tell_a_file_harms_no_other(
+def test_a_source_that_fails_to_identify_a_file_harms_no_other(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(self: Pi, path: Path, head: bytes) -> bool:
@@ -148,22 +148,16 @@ def test_a_reader_that_fails_to_tell_a_file_harms_no_other(
     report = imported(ledger, *good_and(tmp_path, path))
 
     told = [fault.what for fault in report.faults if fault.path == str(path)]
-    assert told == ["its reader could not be told: TypeError: unhashable"]
+    assert told == ["its source could not be determined: TypeError: unhashable"]
 
 
-def test_of_a_key_that_stands_twice_the_last_counts_and_that_is_told(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_of_duplicate_keys_the_last_one_counts(ledger: Ledger, tmp_path: Path) -> None:
     path = a_log(tmp_path, SESSION, "a").save()
     path.write_bytes(path.read_bytes().replace(b'{"type"', b'{"type": "mode", "type"'))
 
     report = imported(ledger, *good_and(tmp_path, path))
 
-    told = "'type' stands twice in one object: the last one counts"
-    assert [(f.path, f.what, f.line) for f in report.faults] == [
-        (str(path), told, 1),
-        (str(path), told, 2),
-    ]
+    assert report.faults == []
     assert ledger.get_turn(uid("a1")).status == "completed"
 
 
@@ -194,7 +188,7 @@ def test_a_file_is_known_though_its_first_line_is_long(
 
     report = imported(ledger, *good_and(tmp_path, log.save()))
 
-    assert report.without_reader == []
+    assert report.unrecognised == []
     assert ledger.get_turn(uid("a1")).status == "pending"
 
 
@@ -211,9 +205,9 @@ def test_no_more_is_looked_at_than_may_tell(
     monkeypatch.setattr(files, "head", counted)
     (tmp_path / "image").write_bytes(b"\x89PNG" + b"a" * (2 << 20))
     (tmp_path / "lines").write_bytes(b"{\n" + b"a" * (2 << 20))
-    unknown = Unknown([], [])
+    unknown = Unrecognised([], [])
 
-    assert found_at(tmp_path, unknown) == []
+    assert files_at(tmp_path, unknown) == []
     assert seen == [files.HEAD_BYTES] * 2
 
 
@@ -298,11 +292,11 @@ def test_a_file_that_vanishes_while_it_is_imported_is_a_fault(
     path = a_log(tmp_path, SESSION, "a").save()
 
     def found_then_gone(*where: object) -> object:
-        found = found_at(*where)  # type: ignore[arg-type]
+        found = files_at(*where)  # type: ignore[arg-type]
         path.unlink(missing_ok=True)
         return found
 
-    monkeypatch.setattr(pipeline, "found_at", found_then_gone)
+    monkeypatch.setattr(pipeline, "files_at", found_then_gone)
 
     report = imported(ledger, *good_and(tmp_path, path))
 
@@ -324,7 +318,7 @@ def test_a_file_without_a_record_is_no_failure(
     report = imported(ledger, *good_and(tmp_path, path))
 
     assert report.counts.failed == failed
-    assert str(path) in report.without_reader
+    assert str(path) in report.unrecognised
 
 
 @pytest.mark.parametrize(
@@ -411,8 +405,8 @@ def test_an_archive_that_is_damaged_anywhere_is_a_fault(tmp_path: Path, method: 
         for _ in range(chosen.randint(1, 4)):
             data[chosen.randrange(len(data))] = chosen.randrange(256)
         path.write_bytes(data)
-        unknown = Unknown([], [])
-        found_at(path, unknown)
+        unknown = Unrecognised([], [])
+        files_at(path, unknown)
         told.update(fault.what[:13] for fault in unknown.faults)
 
     assert told.keys() <= {"it is damaged", "cannot be rea"}  # where it points out of the file
@@ -427,7 +421,7 @@ def test_a_file_without_a_name_in_an_archive_is_passed_over(ledger: Ledger, tmp_
 
     report = imported(ledger, path)
 
-    assert (report.faults, report.without_reader) == ([], [])
+    assert (report.faults, report.unrecognised) == ([], [])
 
 
 def test_a_compressed_file_in_an_archive_is_unpacked_twice(ledger: Ledger, tmp_path: Path) -> None:
@@ -458,7 +452,7 @@ def test_the_directory_of_an_archive_is_read_once_while_it_does_not_change(
 
     report = imported(ledger, path)
 
-    assert len(report.without_reader) == 20
+    assert len(report.unrecognised) == 20
     assert len(read) == 1
     packed(path, ("new.txt", b"other"))
     assert [each.name for each in files.members(path)] == ["new.txt"]
@@ -585,8 +579,8 @@ def test_what_a_file_grew_by_while_another_import_kept_it_is_kept(
 ) -> None:
     log = a_log(tmp_path, SESSION, "a")
     log.save()
-    with Keeper(Sources(ledger._core)) as keeper:
-        for each in found_at(log.path, Unknown([], [])):
+    with Archiver(Sources(ledger._core)) as keeper:
+        for each in files_at(log.path, Unrecognised([], [])):
             keeper.add(each)  # it waits for more
         import_paths(ledger, [log.path])
         log.user("b1", "Go on.")

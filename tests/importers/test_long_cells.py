@@ -217,7 +217,7 @@ def test_a_long_chat_of_a_project_that_is_left_out_stays_out(
 
     report = import_without(ledger, path, SECRET, limits=SMALL)
 
-    assert (report.left.sessions, report.left.met) == (1, {SECRET})
+    assert (report.excluded.sessions, report.excluded.matched) == (1, {SECRET})
     assert b"hidden" not in kept(ledger)
     assert b"shown" in kept(ledger)
     assert not any("folders are excluded" in fault.what for fault in report.faults)
@@ -235,7 +235,7 @@ def test_a_chat_too_long_to_look_for_its_project_stays_out_until_nothing_is_excl
     report = import_without(ledger, path, SECRET, limits=SMALL_RECORDS)
 
     assert [f.what for f in report.faults if "excluded" in f.what] == [f"1 session {UNCERTAIN}"]
-    assert (report.left.sessions, report.left.met) == (1, {SECRET})
+    assert (report.excluded.sessions, report.excluded.matched) == (1, {SECRET})
     assert [word in kept(ledger) for word in (b"hidden", b"covert", b"shown")] == [0, 0, 1]
     import_paths(ledger, path, limits=SMALL_RECORDS)
     assert [word in kept(ledger) for word in (b"hidden", b"covert", b"shown")] == [1, 1, 1]
@@ -251,7 +251,7 @@ def test_what_only_a_list_too_long_to_look_through_may_tell_of_stays_out(
 
     report = import_without(ledger, path, SECRET, limits=SMALL_RECORDS)
 
-    assert report.left.met == {SECRET}
+    assert report.excluded.matched == {SECRET}
     assert kept(ledger) == b""
 
 
@@ -306,5 +306,5 @@ def test_to_look_for_its_project_takes_a_long_value_once(ledger: Ledger, tmp_pat
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 80 << 20
-    assert report.left.sessions == 1
+    assert report.excluded.sessions == 1
     assert kept(ledger) == b""

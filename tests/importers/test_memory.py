@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.discovery import Unknown, found_at
+from agents_ledger.importers.discovery import Unrecognised, files_at
 from agents_ledger.importers.parsing import timestamps
 from agents_ledger.importers.pipeline import Importer, rederive
 from agents_ledger.importers.port.limits import ImportLimits
 from agents_ledger.importers.port.source import Material, Reader
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
-from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.importers.transcript import packed_store
 from agents_ledger.ledger.projection import reconcile, source_records
 from agents_ledger.ledger.projection import turns as projected_turns
@@ -316,8 +316,8 @@ RECORDS: tuple[tuple[str, SourceKind, Callable[[int], bytes], int], ...] = (
 def test_of_one_more_record_less_than_a_kilobyte_is_held(
     source: str, kind: SourceKind, made: Callable[[int], bytes], most: int
 ) -> None:
-    _, few = held_of(READERS[source], kind, made(FEW_TURNS))
-    _, many = held_of(READERS[source], kind, made(3 * FEW_TURNS))
+    _, few = held_of(SOURCES[source], kind, made(FEW_TURNS))
+    _, many = held_of(SOURCES[source], kind, made(3 * FEW_TURNS))
 
     assert (many - few) / (2 * FEW_TURNS) < 1 << 10
 
@@ -328,8 +328,8 @@ def test_of_one_more_record_less_than_a_kilobyte_is_held(
 def test_of_one_more_of_many_records_hardly_more_than_its_place_is_held(
     source: str, kind: SourceKind, made: Callable[[int], bytes], most: int
 ) -> None:
-    _, few = held_of(READERS[source], kind, made(TURNS // 2))
-    _, many = held_of(READERS[source], kind, made(3 * TURNS // 2))
+    _, few = held_of(SOURCES[source], kind, made(TURNS // 2))
+    _, many = held_of(SOURCES[source], kind, made(3 * TURNS // 2))
 
     assert (many - few) / TURNS < most
 
@@ -351,8 +351,8 @@ def test_what_is_no_json_in_a_document_takes_one_copy_of_it(
 ) -> None:
     large = b'"%b"' % (b"." * (2 * BLOCK))
     data = made(4).replace(b'"said"', b'"cut"', 1).replace(b'"said"', large)
-    _, most = held_of(READERS[source], "document", data)
-    _, most_mended = held_of(READERS[source], "document", data.replace(b'"cut"', odd))
+    _, most = held_of(SOURCES[source], "document", data)
+    _, most_mended = held_of(SOURCES[source], "document", data.replace(b'"cut"', odd))
 
     assert most_mended - most < 1.1 * len(data)
 
@@ -475,10 +475,10 @@ def test_what_was_told_of_many_small_files_is_held_once(ledger: Ledger, tmp_path
         log.user(f"{number}a", "question")
         log.save()
     importer = Importer(ledger)
-    importer.run(found_at(tmp_path, Unknown([], [])))
+    importer.run(files_at(tmp_path, Unrecognised([], [])))
 
-    assert len(importer._told) == 3
-    assert len({id(told.records) for told in importer._told.values()}) == 1
+    assert len(importer._family_reports) == 3
+    assert len({id(told.records) for told in importer._family_reports.values()}) == 1
     assert sum(importer.report.records.values()) == 3
 
 

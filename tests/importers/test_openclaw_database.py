@@ -132,7 +132,7 @@ def test_a_database_is_found_and_its_secrets_are_never_read(ledger: Ledger, tmp_
     made.tell(a_log(tmp_path))
 
     found = find(Home(tmp_path, {}, "linux"))
-    assert [(each.reader.name, each.path) for each in found] == [("openclaw", made.path)]
+    assert [(each.source.name, each.path) for each in found] == [("openclaw", made.path)]
 
     import_paths(ledger, made.path)
 
@@ -487,7 +487,7 @@ def test_a_database_from_before_it_held_sessions_is_no_fault(
 
     report = import_paths(ledger, made.path)
 
-    assert (report.faults, report.without_reader) == ([], [str(made.path)])
+    assert (report.faults, report.unrecognised) == ([], [str(made.path)])
     assert not ledger.query("SELECT label FROM sessions")[1]
 
 

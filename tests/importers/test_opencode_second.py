@@ -168,7 +168,7 @@ def test_the_database_is_recognised_by_location_name_and_tables(
     found = discovery.find(Home(tmp_path, {}, "linux"))
     import_paths(ledger, own, other)
 
-    assert [(each.path, each.reader.name) for each in found] == [(own, "opencode")]
+    assert [(each.path, each.source.name) for each in found] == [(own, "opencode")]
     assert b"session_v2" not in other.read_bytes()[: 64 << 10]
     labels = ledger.query("SELECT label FROM sessions ORDER BY label")[1]
     assert labels == [("opencode:ses_1",), ("opencode:ses_2",)]

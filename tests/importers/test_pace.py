@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents_ledger.importers.discovery import Found
-from agents_ledger.importers.sources.registry import READERS
-from agents_ledger.importers.watch import LONG_SECONDS, REST, Pace
+from agents_ledger.importers.discovery import HistoryFile
+from agents_ledger.importers.sources.registry import SOURCES
+from agents_ledger.importers.watch import LONG_SECONDS, REST, Throttle
 
-LARGE = Found(Path("/h/.config/Cursor/User/globalStorage/state.vscdb"), READERS["cursor"], 9, 0)
-SMALL = Found(Path("/h/.claude/projects/p/s.jsonl"), READERS["claude-code"], 9, 0)
+LARGE = HistoryFile(
+    Path("/h/.config/Cursor/User/globalStorage/state.vscdb"), SOURCES["cursor"], 9, 0
+)
+SMALL = HistoryFile(Path("/h/.claude/projects/p/s.jsonl"), SOURCES["claude-code"], 9, 0)
 
 
 def test_a_long_import_is_followed_by_a_rest_and_a_short_one_is_not() -> None:
     now = [100.0]
-    pace = Pace(lambda: now[0])
+    pace = Throttle(lambda: now[0])
 
     with pace.due([LARGE, SMALL]) as due:
         assert due == [LARGE, SMALL]

@@ -516,7 +516,7 @@ def test_a_header_with_letters_cut_in_two_is_known(ledger: Ledger, tmp_path: Pat
     path = log.save()
     path.write_text(path.read_text().replace("LONE", "\\ud83d"))
 
-    assert import_paths(ledger, path).without_reader == []
+    assert import_paths(ledger, path).unrecognised == []
     assert ledger.session(f"pi:{ONE}").thread_id is not None
 
 
@@ -529,7 +529,7 @@ def test_a_transcript_without_its_header_is_told_by_a_later_entry(
     del log.lines[0]
     path = log.save()
 
-    assert import_paths(ledger, path).without_reader == []
+    assert import_paths(ledger, path).unrecognised == []
     (session,) = ledger.sessions()
     assert session.label.startswith("pi:")
     assert [m.content for m in ledger.thread(session.label).turns[0].messages] == ["Hello", "Hi."]
@@ -542,7 +542,7 @@ def test_messages_as_others_write_them_too_are_none_of_pis(ledger: Ledger, tmp_p
     del log.lines[0]
     path = log.save()
 
-    assert import_paths(ledger, path).without_reader == [str(path)]
+    assert import_paths(ledger, path).unrecognised == [str(path)]
 
 
 BODY = "References are relative to /skills/tidy.\n\nTidy up.\n</skill> is how a skill ends."

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agents_ledger.importers import exclusion
-from agents_ledger.importers.exclusion import LOOK, Excluded
+from agents_ledger.importers.exclusion import PROBE, CachedProbe, ExcludedFolders
 from agents_ledger.importers.parsing import files
 from agents_ledger.importers.parsing.row_filter import told
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
@@ -52,13 +52,13 @@ def test_clines_list_of_tasks_is_read_once(tmp_path: Path, heads: Counter[str]) 
     listed = [{"id": name, "workspace": f"/w/{name}"} for name in names]
     state = write(tmp_path / "state" / "taskHistory.json", [1, {}, *listed, {"id": names[0]}])
 
-    assert [Cline().projects(path, LOOK) for path in paths] == [[f"/w/{name}"] for name in names]
+    assert [Cline().projects(path, PROBE) for path in paths] == [[f"/w/{name}"] for name in names]
     assert heads["taskHistory.json"] == 1
     write(state, [{"id": names[0], "workspace": "/w/moved"}])
-    assert Cline().projects(paths[0], LOOK) == ["/w/moved"]
-    assert Cline().projects(paths[1], LOOK) is None
+    assert Cline().projects(paths[0], PROBE) == ["/w/moved"]
+    assert Cline().projects(paths[1], PROBE) is None
     state.unlink()
-    assert Cline().projects(paths[0], LOOK) is None
+    assert Cline().projects(paths[0], PROBE) is None
 
 
 def test_geminis_list_of_projects_is_read_once(tmp_path: Path, heads: Counter[str]) -> None:
@@ -66,7 +66,7 @@ def test_geminis_list_of_projects_is_read_once(tmp_path: Path, heads: Counter[st
     paths = [write(tmp_path / "tmp" / name / "chats" / "session-1.json", {}) for name in names]
     write(tmp_path / "projects.json", {"projects": {f"/w/{name}": name for name in names}})
 
-    assert [GeminiCli().projects(path, LOOK) for path in paths] == [
+    assert [GeminiCli().projects(path, PROBE) for path in paths] == [
         [f"/w/{name}"] for name in names
     ]
     assert heads["projects.json"] == 1
@@ -96,16 +96,13 @@ def test_opencodes_sessions_are_gone_through_once(
     monkeypatch.setattr(Rows, "passed", 0)
     monkeypatch.setattr(exclusion, "_rows", lambda *asked: Rows(found(*asked)))
 
-    said = [OpenCode().projects(path, LOOK) for path in paths]
+    said = [OpenCode().projects(path, PROBE) for path in paths]
 
     assert said == [[f"/w/{number}"] for number in range(NUMBER)]
     assert Rows.passed == 1
 
 
-def test_the_first_folder_that_a_record_itself_says_is_the_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exclusion, "HEADS", (100, 200))
+def test_the_first_folder_that_a_record_itself_says_is_the_project(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     told = [
         {"input": {"cwd": "/w/tool"}},
@@ -115,7 +112,7 @@ def test_the_first_folder_that_a_record_itself_says_is_the_project(
     ]
     path.write_text("".join(json.dumps(each) + "\n" for each in told))
 
-    assert LOOK.working_folder(path) == "/w/shop"
+    assert CachedProbe((100, 200)).working_folder(path) == "/w/shop"
 
 
 def test_the_name_of_a_folder_tells_for_certain_that_it_is_another_one(tmp_path: Path) -> None:
@@ -124,11 +121,11 @@ def test_the_name_of_a_folder_tells_for_certain_that_it_is_another_one(tmp_path:
     met: set[str] = set()
 
     said = [
-        Excluded.of([folder]).leaves(ClaudeCode(), log.save(), met)
+        ExcludedFolders.of([folder]).verdict(ClaudeCode(), log.save(), met)
         for folder in ("/w/shop", "/w/till")
     ]
 
-    assert (said, met) == (["left", "kept"], {"/w/shop"})
+    assert (said, met) == (["excluded", "included"], {"/w/shop"})
 
 
 def test_a_chain_of_sessions_is_climbed_once() -> None:

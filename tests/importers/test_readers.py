@@ -23,7 +23,7 @@ from agents_ledger.importers.sources.import_requests.source import Requests
 from agents_ledger.importers.sources.opencode.source import OpenCode
 from agents_ledger.importers.sources.pi.source import OpenClaw, Pi
 from agents_ledger.importers.sources.qwen_code.source import QwenCode
-from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.sources.registry import SOURCES
 from tests.importers.claude_log import SESSION, a_log
 from tests.importers.helping import import_paths, result
 from tests.raw import Raw
@@ -48,7 +48,7 @@ ALL: tuple[Reader, ...] = (
 
 
 def test_every_source_is_known_by_the_name_of_its_reader() -> None:
-    assert [(name, type(reader)) for name, reader in READERS.items()] == [
+    assert [(name, type(reader)) for name, reader in SOURCES.items()] == [
         (reader.name, type(reader)) for reader in ALL
     ]
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sqlite3
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
 from agents_ledger.ledger.projection.source_records import Growth, Sources, pack, unpack
 from agents_ledger.model.imports.sources import SourceFile
-from agents_ledger.store.sqlite.page_packing import NEIGHBOURS, filling
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths, result
 
@@ -116,30 +113,6 @@ def test_a_rewritten_log_is_packed_against_what_it_was(ledger: Ledger, tmp_path:
     _, sizes = ledger.query("SELECT length(data) FROM source_blocks ORDER BY file_id")
     assert sizes[1][0] * 4 < sizes[0][0]
     assert is_lossless(ledger, path)
-
-
-def pages(path: Path, rows: list[tuple[object, ...]]) -> int:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE calls (id INTEGER PRIMARY KEY, a TEXT, b TEXT, n INTEGER)")
-        connection.executemany("INSERT INTO calls (a, b, n) VALUES (?, ?, ?)", rows)
-        connection.commit()
-        return int(connection.execute("PRAGMA page_count").fetchone()[0])
-
-
-def test_rows_fill_pages_and_stay_near_their_neighbours(tmp_path: Path) -> None:
-    chance = random.Random(1)
-    rows: list[tuple[object, ...]] = [
-        (f"call {n}", "é" * int(chance.paretovariate(0.5) * 50 % 9000), None if n % 2 else n)
-        for n in range(1000)
-    ]
-    filled = filling(rows)
-
-    assert sorted(filled, key=str) == sorted(rows, key=str)
-    where = {row[0]: at for at, row in enumerate(filled)}
-    assert all(abs(where[row[0]] - at) < NEIGHBOURS for at, row in enumerate(rows))
-    long = sum(len(str(row[1]).encode()) for row in rows)
-    as_they_came, least = pages(tmp_path / "a.db", rows), long / 4096
-    assert pages(tmp_path / "b.db", filled) < least + (as_they_came - least) / 2
 
 
 def test_copies_are_kept_together(

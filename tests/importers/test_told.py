@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from agents_ledger import Ledger
-from agents_ledger.importers.discovery import Unknown, found_at
+from agents_ledger.importers.discovery import Unrecognised, files_at
 from agents_ledger.importers.parsing import files
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
 from tests.importers.claude_log import SESSION, Log, text, uid
@@ -56,7 +56,7 @@ def test_a_log_that_is_damaged_where_it_begins_is_told_by_what_follows(
 
     report = import_paths(ledger, path)
 
-    assert report.without_reader == []
+    assert report.unrecognised == []
     assert ledger.get_turn(uid("a1")).status == "completed"
     assert any("not a record" in fault.what for fault in report.faults)
 
@@ -72,7 +72,7 @@ def test_a_packed_log_is_looked_at_further_on_too(ledger: Ledger, tmp_path: Path
 
     report = import_paths(ledger, path)
 
-    assert report.without_reader == []
+    assert report.unrecognised == []
     assert report.counts.imported == 1
 
 
@@ -98,9 +98,9 @@ def test_a_file_of_which_nothing_can_be_read_is_told_by_its_place(
     path.parent.mkdir(parents=True)
     path.write_bytes(JUNK)
 
-    (found,) = found_at(tmp_path, Unknown([], []))
+    (found,) = files_at(tmp_path, Unrecognised([], []))
 
-    assert (found.path, found.reader.name) == (path, source)
+    assert (found.path, found.source.name) == (path, source)
 
 
 def test_what_a_file_says_counts_before_the_name_of_a_rollout(
@@ -133,12 +133,12 @@ def test_the_name_of_a_rollout_tells_it_unless_it_says_something_else(
 ) -> None:
     path = tmp_path / ROLLOUT
     path.write_bytes(said)
-    unknown = Unknown([], [])
+    unknown = Unrecognised([], [])
 
-    found = found_at(path, unknown)
+    found = files_at(path, unknown)
 
-    assert [each.reader.name for each in found] == ["codex"] * is_one
-    assert unknown.without_reader == [str(path)] * (not is_one)
+    assert [each.source.name for each in found] == ["codex"] * is_one
+    assert unknown.paths == [str(path)] * (not is_one)
 
 
 def test_what_only_speaks_of_records_is_of_no_source(tmp_path: Path) -> None:
@@ -159,11 +159,11 @@ def test_what_only_speaks_of_records_is_of_no_source(tmp_path: Path) -> None:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    unknown = Unknown([], [])
+    unknown = Unrecognised([], [])
 
-    assert found_at(tmp_path, unknown) == []
+    assert files_at(tmp_path, unknown) == []
     assert unknown.faults == []
-    assert sorted(unknown.without_reader) == sorted(str(tmp_path / name) for name in kept)
+    assert sorted(unknown.paths) == sorted(str(tmp_path / name) for name in kept)
 
 
 def test_little_of_a_large_file_is_looked_at(tmp_path: Path) -> None:
@@ -190,5 +190,5 @@ def test_of_what_is_no_text_readers_are_given_only_its_beginning(
     monkeypatch.setattr(ClaudeCode, "recognises", counting)
     (tmp_path / "photo.jpg").write_bytes(JUNK)
 
-    assert found_at(tmp_path, Unknown([], [])) == []
+    assert files_at(tmp_path, Unrecognised([], [])) == []
     assert given == [files.HEAD_BYTES]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,11 @@ import pytest
 import zstandard
 
 from agents_ledger import Ledger
-from agents_ledger.importers import archive, pipeline
-from agents_ledger.importers.derive_worker import Ahead
-from agents_ledger.importers.discovery import Unknown, Wanted, found_at
+from agents_ledger.importers.discovery import FileSelection, Unrecognised, files_at
 from agents_ledger.importers.parsing import files
 from agents_ledger.importers.pipeline import Importer
 from agents_ledger.importers.port.source import Line, Material
-from agents_ledger.importers.transcript.copy_detection import REMEMBERED, Heads
+from agents_ledger.importers.transcript.copy_detection import Heads
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projection import reconcile
 from agents_ledger.ledger.projection import sessions as projected_sessions
@@ -101,11 +99,9 @@ def test_turns_of_many_files_take_one_statement_a_table(
         ran[name] += 1
         return run(self, name, **values)
 
-    def counted_many(
-        self: Statements, name: str, things: Sequence[object], /, *, any_order: bool = False
-    ) -> int:
+    def counted_many(self: Statements, name: str, things: Sequence[object], /) -> int:
         ran[name] += bool(things)
-        return run_many(self, name, things, any_order=any_order)
+        return run_many(self, name, things)
 
     monkeypatch.setattr(Statements, "run", counted)
     monkeypatch.setattr(Statements, "run_many", counted_many)
@@ -202,8 +198,8 @@ def test_files_of_titles_alone_are_looked_at_once_each(
         log = Log(tmp_path / "p", f"{n:08}-3333-4333-8333-333333333333")
         log.add("summary", summary="Title", leafUuid="x")
         log.save()
-    unknown = Unknown([], [])
-    found = found_at(tmp_path, unknown)
+    unknown = Unrecognised([], [])
+    found = files_at(tmp_path, unknown)
     read: list[Path] = []
     head = files.head
 
@@ -213,7 +209,7 @@ def test_files_of_titles_alone_are_looked_at_once_each(
 
     monkeypatch.setattr(files, "head", counted)
 
-    Wanted(0, ("/home/dev/secret",)).of(found)
+    FileSelection(0, ("/home/dev/secret",)).of(found)
 
     assert len(read) == 40
 
@@ -224,7 +220,7 @@ def test_a_file_is_opened_once_to_be_kept(
     (tmp_path / "chats").mkdir()
     path = tmp_path / "chats" / "session-2026-01-01T00-00-aaaaaaaa.json"  # its head tells its kind
     path.write_text('{"sessionId": "s", "projectHash": "p", "messages": []}')
-    found = found_at(path, Unknown([], []))
+    found = files_at(path, Unrecognised([], []))
     opened: list[Path] = []
     open_regular = files.open_regular
 
@@ -259,29 +255,6 @@ def test_what_a_file_grew_by_while_it_is_read_is_read_too(tmp_path: Path) -> Non
         first = next(read)
         writing.write(more)
         assert first + b"".join(read) == b"one" + more
-
-
-def test_whether_a_family_is_settled_is_asked_a_few_times_however_many_there_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sessions(tmp_path / "logs", 120)
-    monkeypatch.setattr(archive, "BATCH_FILES", 2)
-    asked: Counter[str] = Counter()
-    is_settled = pipeline._is_settled
-
-    def counted(until: Mapping[str, int], at: int, family: str) -> bool:
-        asked[family] += 1
-        return is_settled(until, at, family)
-
-    monkeypatch.setattr(pipeline, "_is_settled", counted)
-    found = found_at(tmp_path / "logs", Unknown([], []))
-    address = str(tmp_path / "l.db")
-    other = Ahead(address)
-    with Ledger.open(address) as ledger:
-        Importer(ledger, ahead=other).run(found)
-
-    assert len(asked) == 120
-    assert max(asked.values()) <= REMEMBERED
 
 
 def test_families_that_share_turns_are_found_without_comparing_all_of_them(

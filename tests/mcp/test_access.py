@@ -94,7 +94,7 @@ def test_importing_needs_its_scope(told: Ledger) -> None:
         talk(url, token(told, "read", "import"), done)
 
 
-def test_another_persona_is_chosen_by_administrators_alone(told: Ledger) -> None:
+def test_choosing_another_persona_requires_admin(told: Ledger) -> None:
     async def refused(client: Client) -> None:
         for ability, given in (
             ("ldg_session_fork", {"target": "main", "persona_id": "root"}),

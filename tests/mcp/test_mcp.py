@@ -99,7 +99,7 @@ def test_only_reading_is_offered_unless_writing_is_enabled(told: Ledger) -> None
     assert "ldg_thread_stream" not in names[True]
 
 
-def test_answers_are_small_cite_their_turns_and_go_on(told: Ledger) -> None:
+def test_answers_are_short_cite_their_turns_and_have_a_next_page(told: Ledger) -> None:
     async def work(client: Client) -> None:
         page = await call(client, "show", target="main")
         assert [turn["depth"] for turn in page["data"]] == [6, 7, 8]
@@ -149,7 +149,7 @@ def test_a_turn_of_many_steps_is_small_too(told: Ledger) -> None:
     run(work, told)
 
 
-def test_an_ability_whose_answer_is_too_long_says_so(told: Ledger) -> None:
+def test_an_answer_that_is_too_long_is_refused(told: Ledger) -> None:
     text = "long " * 30_000
     told.record("long", text, text)
 
@@ -213,7 +213,7 @@ def test_writing_works_where_it_is_enabled(told: Ledger) -> None:
     assert told.head("branch") == "hostile"
 
 
-def test_what_is_wrong_is_said_and_changes_nothing(told: Ledger) -> None:
+def test_errors_are_reported_and_change_nothing(told: Ledger) -> None:
     async def work(client: Client) -> None:
         assert "turn 'nobody'. List what" in await refusal(client, "show", target="nobody")
         assert "$.last" in await refusal(client, "show", target="main", last=-1)
@@ -379,7 +379,7 @@ def test_a_client_over_http_needs_a_token_and_its_scope(told: Ledger, address: s
     assert {session.label for session in told.sessions()} == {"main", "yes"}
 
 
-def test_other_machines_are_let_in_only_on_purpose(tmp_path: Path) -> None:
+def test_other_machines_are_accepted_only_with_insecure(tmp_path: Path) -> None:
     with Ledger.open(str(tmp_path / "ledger.db")):
         pass
     refused = subprocess.run(

@@ -24,7 +24,7 @@ from agents_ledger.importers.parsing import lenient_json
 from agents_ledger.importers.pipeline import Importer, import_paths
 from agents_ledger.importers.port.source import Material
 from agents_ledger.importers.requests import RequestRefused, import_sessions
-from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.ids import as_id
 from agents_ledger.model.imports.records import RowRecord, frame, records
@@ -296,7 +296,7 @@ class Fuzzer:
             self._import(number, family)
             return
         material = Material(Given(family), family.files)
-        derivation = READERS[family.source].derive(material)
+        derivation = SOURCES[family.source].derive(material)
         for finding in broken(derivation):
             self._found(family, finding)
         if missing := lost(family, derivation):
@@ -308,11 +308,11 @@ class Fuzzer:
             for file, data in zip(family.files, family.data, strict=True):
                 begun = structs.replace(file, id=0, kept_bytes=0, generation=0)
                 importer.sources.append(begun, data, size=len(data), mtime_ns=1)
-            importer.derive(READERS[family.source], family.files[0].family)
+            importer.derive(SOURCES[family.source], family.files[0].family)
             for finding in ledger.audit():
                 self._found(family, f"audit: {finding}")
             again = Importer(ledger)
-            again.derive(READERS[family.source], family.files[0].family)
+            again.derive(SOURCES[family.source], family.files[0].family)
             if again.report.written_turns:
                 self._found(family, "derived again, it is not the same")
         for left in self.folder.glob(f"{number}.db*"):
@@ -359,7 +359,7 @@ def _families(folder: Path) -> Iterator[Family]:
 def plant(bug: str) -> None:
     """Plant a bug: a reader that believes what it reads."""
     if bug == CARELESS:
-        for reader in READERS.values():
+        for reader in SOURCES.values():
             for module in _modules_of(type(reader).__module__):
                 if hasattr(module, "as_dict"):
                     module.as_dict = lambda value: value

@@ -23,7 +23,7 @@ from agents_ledger import Ask, AsyncLedger, Ledger, Message, Queue, QueueLimits,
 from agents_ledger.broker import broker as brokers
 from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
-from agents_ledger.broker.run import Run
+from agents_ledger.broker.run import TurnRun
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.agents.engine import Event
 from tests.contract.test_recovery import LEASE_MS, database
@@ -93,7 +93,7 @@ def put(address: str, seed: int, pipe: int) -> None:
 
 def answer(address: str, log: Path, plant: str, *, until_idle: bool) -> None:
     """Answer all lines."""
-    brokers.MEND_SECONDS = brokers.POLL_SECONDS = 0.05
+    brokers.RECOVER_SECONDS = brokers.POLL_SECONDS = 0.05
 
     async def work() -> None:
         engine = Heard(log)
@@ -108,7 +108,7 @@ def answer(address: str, log: Path, plant: str, *, until_idle: bool) -> None:
 
 def _ask_before_begin(engine: Heard) -> None:
     """Plant: the engine is asked as soon as something is claimed."""
-    plain = Run._begin
+    plain = TurnRun._begin
 
     async def begin(self: Any) -> Any:
         texts = [m.content for e in self.claim.entries if e.ask for m in e.ask.messages]
@@ -117,7 +117,7 @@ def _ask_before_begin(engine: Heard) -> None:
         return await plain(self)
 
     engine.told_before = True
-    Run._begin = begin  # type: ignore[method-assign]
+    TurnRun._begin = begin  # type: ignore[method-assign]
 
 
 class Place:

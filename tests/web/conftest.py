@@ -21,8 +21,8 @@ from playwright.sync_api import (
 )
 
 from agents_ledger import Ledger
-from agents_ledger.app import Server, Serving
 from agents_ledger.cli.servers.demonstration import Demonstration
+from agents_ledger.cli.servers.server import Server, Serving
 from tests.conftest import ticking_clock
 from tests.waiting import PATIENCE_S
 

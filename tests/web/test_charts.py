@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents_ledger.web.pages.charts import bars, every_day, heat_map
 
 
-def test_a_heat_map_ranges_over_the_days_there_are() -> None:
+def test_a_heat_map_spans_the_days_with_turns() -> None:
     few = heat_map({"2026-03-03": 4, "2026-03-04": 8})
     assert few is not None
     assert (few.weeks, few.first, few.last) == (5, "2026-02-02", "2026-03-04")
@@ -21,7 +21,7 @@ def test_a_heat_map_ranges_over_the_days_there_are() -> None:
     assert (years.weeks, len(years.months)) == (53, 13)
 
 
-def test_a_heat_map_of_one_day_or_none() -> None:
+def test_a_heat_map_of_one_day_or_no_day() -> None:
     one = heat_map({"2026-03-02": 1})  # a Monday
     assert one is not None
     assert (one.weeks, one.last, one.days[-1].column) == (5, "2026-03-02", 4)
@@ -29,13 +29,13 @@ def test_a_heat_map_of_one_day_or_none() -> None:
     assert heat_map({"1970-01-01": 7, "2026-03-02": 0}) is None
 
 
-def test_few_bars_are_not_wide() -> None:
+def test_few_bars_are_narrow() -> None:
     [bar] = bars([("2026-03-02", 5)])
     assert (bar.height, bar.width < 3) == (100, True)
     assert bars([]) == bars([("a", 0)]) == ()
 
 
-def test_days_with_nothing_stand_between_the_others() -> None:
+def test_days_without_a_value_are_included() -> None:
     found = every_day([("1970-01-01", 9), ("2026-03-01", 1), ("2026-03-04", 2)], 120)
     assert found == [("2026-03-01", 1), ("2026-03-02", 0), ("2026-03-03", 0), ("2026-03-04", 2)]
     assert len(every_day([("2020-01-01", 1), ("2026-03-04", 2)], 120)) == 120

@@ -40,7 +40,7 @@ def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]
     running.stop()
 
 
-def test_no_page_fails_without_saying_why(damaged: Running) -> None:
+def test_pages_of_a_damaged_ledger_report_the_problem(damaged: Running) -> None:
     answers = {path: damaged.ask(path) for path in PATHS}
     answers |= {path: damaged.ask(f"/api/v1{path}") for path in API}
 

@@ -16,7 +16,7 @@ def at(page: Page) -> str:
     return str(page.locator("article.card.at").get_attribute("data-depth"))
 
 
-def test_keys_walk_from_turn_to_turn(visitor: Visitor) -> None:
+def test_keys_move_from_turn_to_turn(visitor: Visitor) -> None:
     page = visitor.open("/s/demo")
     page.keyboard.press("k")
     page.keyboard.press("k")
@@ -30,7 +30,7 @@ def test_keys_walk_from_turn_to_turn(visitor: Visitor) -> None:
     assert at(page) == "5"
 
 
-def test_one_key_shows_more_or_less_and_that_is_remembered(visitor: Visitor) -> None:
+def test_a_key_changes_the_level_of_detail_and_a_cookie_keeps_it(visitor: Visitor) -> None:
     page = visitor.open("/s/demo")
     page.keyboard.press("1")
     expect(page.locator("details.call").first).to_be_hidden()
@@ -67,7 +67,7 @@ def test_help_lists_the_keys_and_escape_closes_it(visitor: Visitor) -> None:
     expect(page.locator("#help")).to_be_hidden()
 
 
-def test_letters_go_to_places(visitor: Visitor) -> None:
+def test_two_keys_open_a_page(visitor: Visitor) -> None:
     page = visitor.open("/s/demo")
     page.keyboard.press("g")
     page.keyboard.press("s")
@@ -78,7 +78,7 @@ def test_letters_go_to_places(visitor: Visitor) -> None:
     page.wait_for_url(re.compile("/usage$"))
 
 
-def test_sessions_follow_each_other(visitor: Visitor) -> None:
+def test_brackets_open_the_next_and_previous_session(visitor: Visitor) -> None:
     page = visitor.open("/sessions?q=demo")
     first, second = page.locator(".sessions .what a").evaluate_all(
         "links => links.slice(0, 2).map((link) => link.pathname)"
@@ -97,9 +97,9 @@ def test_two_marked_turns_are_compared(visitor: Visitor, running: Running) -> No
     page.keyboard.press("x")
     expect(page.locator("article.card.picked")).to_have_count(1)
     page = visitor.open("/s/demo-strict")
-    page.locator("article.card").last.get_by_role("button", name="Mark to compare").click()
+    page.locator("article.card").last.get_by_role("button", name="to compare").click()
     page.wait_for_url(re.compile("/compare"))
-    assert "Both come from turn 1" in page.locator("main").inner_text()
+    assert "Common ancestor: turn 1" in page.locator("main").inner_text()
 
 
 def test_the_branch_switcher_leads_to_the_sibling(visitor: Visitor) -> None:
@@ -113,17 +113,17 @@ def test_the_branch_switcher_leads_to_the_sibling(visitor: Visitor) -> None:
 
 def test_arrows_lead_from_branch_to_branch(visitor: Visitor) -> None:
     page = visitor.open("/s/demo")
-    page.get_by_role("link", name="Branch behind").first.click()
+    page.get_by_role("link", name="Next branch").first.click()
     page.wait_for_url(re.compile("/t/"))
     assert "Refuse numbers" in page.locator("article.card.at").inner_text()
-    page.get_by_role("link", name="Branch before").click()
+    page.get_by_role("link", name="Previous branch").click()
     expect(page.locator("article.card.at")).to_contain_text("Fix it")
 
 
-def test_a_link_to_a_call_or_a_message_opens_where_it_stands(
+def test_a_link_to_a_call_or_a_message_opens_it_in_its_turn(
     visitor: Visitor, running: Running
 ) -> None:
-    long = "So it begins. " + "more " * 400 + "the end"
+    long = "So it begins. " + "more " * 400 + "the end" + " more" * 400
     call = ToolCall.of("Bash", {"command": "make"}, "all is built")
     turn = running.ledger.record("linked", long, "Done", steps=[call])
     page = visitor.open("/s/linked")
@@ -139,9 +139,7 @@ def test_a_link_to_a_call_or_a_message_opens_where_it_stands(
     expect(page.locator("details.rest mark")).to_have_text("end")
 
 
-def test_a_deep_link_stands_out_and_shows_what_was_searched(
-    visitor: Visitor, running: Running
-) -> None:
+def test_a_link_from_a_search_marks_the_words(visitor: Visitor, running: Running) -> None:
     turn = running.ledger.ancestor_at("demo", 2)
     page = visitor.open(f"/t/{turn}?q=seconds")
     assert at(page) == "2"
@@ -169,12 +167,10 @@ def test_the_inspector_is_switched_off_and_on(visitor: Visitor) -> None:
     page.locator("[data-tab=tools]").click()
     expect(page.locator("#inspector .calls")).to_contain_text("Edit")
     page.locator("[data-tab=context]").click()
-    expect(page.locator("#inspector")).to_contain_text("None recorded")
+    expect(page.locator("#inspector")).to_contain_text("None was recorded")
 
 
-def test_a_turn_comes_in_live_without_moving_what_is_read(
-    visitor: Visitor, running: Running
-) -> None:
+def test_a_live_turn_appears_without_moving_the_page(visitor: Visitor, running: Running) -> None:
     for number in range(12):
         running.ledger.record("live", f"Question {number}", "Answer\n\n" * 30)
     page = visitor.open("/s/live")
@@ -226,7 +222,7 @@ def test_text_is_copied(visit: Callable[..., Visitor]) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == "demo"
 
 
-def test_everything_is_done_without_a_mouse(visitor: Visitor, running: Running) -> None:
+def test_everything_can_be_done_without_a_mouse(visitor: Visitor, running: Running) -> None:
     page = visitor.open("/")
     page.keyboard.type("strict numbers unit")
     page.keyboard.press("Enter")
@@ -263,7 +259,7 @@ def reach(page: Page, name: str) -> None:
     raise AssertionError(f"{name} cannot be reached")
 
 
-def test_what_was_said_in_a_turn_is_copied(visit: Callable[..., Visitor]) -> None:
+def test_the_messages_of_a_turn_can_be_copied(visit: Callable[..., Visitor]) -> None:
     visitor = visit(permissions=["clipboard-read", "clipboard-write"])
     page = visitor.open("/s/demo-strict")
     page.keyboard.press("c")
@@ -277,7 +273,7 @@ def test_what_was_said_in_a_turn_is_copied(visit: Callable[..., Visitor]) -> Non
     assert "agents-ledger chat" in page.evaluate("navigator.clipboard.readText()")
 
 
-def test_the_palette_offers_what_can_be_done_here(visitor: Visitor) -> None:
+def test_the_palette_offers_the_commands_of_the_page(visitor: Visitor) -> None:
     page = visitor.open("/s/demo")
     page.keyboard.press("Control+k")
     page.keyboard.type("prompts only")
@@ -311,7 +307,7 @@ def test_the_palette_finds_sessions_turns_and_pages(visitor: Visitor) -> None:
     expect(page.locator("#palette")).to_be_hidden()
 
 
-def test_a_search_leads_to_the_turn_with_what_was_found_marked(visitor: Visitor) -> None:
+def test_a_search_result_leads_to_the_turn_with_the_words_marked(visitor: Visitor) -> None:
     page = visitor.open("/")
     expect(page.locator(".big-find input")).to_be_focused()
     page.keyboard.type("seconds")
@@ -324,7 +320,7 @@ def test_a_search_leads_to_the_turn_with_what_was_found_marked(visitor: Visitor)
     visitor.open("/search?q=before:nonsense")
 
 
-def test_a_search_is_narrowed_by_a_click(visitor: Visitor) -> None:
+def test_a_link_narrows_a_search(visitor: Visitor) -> None:
     page = visitor.open("/search?q=changelog")
     found = page.locator(".hit").count()
     page.get_by_role("link", name="is:failed").click()
@@ -333,7 +329,7 @@ def test_a_search_is_narrowed_by_a_click(visitor: Visitor) -> None:
     assert page.get_by_role("link", name="is:failed").count() == 0
 
 
-def test_somebody_goes_on_with_a_session_by_typing(
+def test_a_message_typed_on_the_page_continues_the_session(
     browser: Browser, tmp_path: Path, own_server: Callable[[], Running]
 ) -> None:
     (tmp_path / "own-0.policy.toml").write_text('[engine]\nname = "echo"\n', encoding="utf-8")

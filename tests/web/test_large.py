@@ -86,7 +86,7 @@ def test_a_session_of_26000_records_opens_with_few_nodes(browser: Browser, large
             assert page.locator("article.card").count() <= 50, path
 
 
-def test_no_answer_of_a_long_session_is_large(large: Running) -> None:
+def test_responses_about_a_long_session_stay_small(large: Running) -> None:
     head = large.ledger.head("long")
     for path in (
         "/s/long",
@@ -110,7 +110,7 @@ def test_no_answer_of_a_long_session_is_large(large: Running) -> None:
         assert len(answer.body) <= BYTES_MAX, path
 
 
-def test_turns_above_are_asked_for_until_there_are_none(large: Running) -> None:
+def test_earlier_turns_load_until_the_root(large: Running) -> None:
     seen: list[int] = []
     at = TURNS
     while at:
@@ -123,7 +123,7 @@ def test_turns_above_are_asked_for_until_there_are_none(large: Running) -> None:
     assert seen == list(range(seen[0], TURNS + 1))
 
 
-def test_what_is_long_is_read_when_that_is_asked_for(browser: Browser, large: Running) -> None:
+def test_long_threads_are_read_only_on_request(browser: Browser, large: Running) -> None:
     for new in visits(browser, large):
         page = new().open(f"/t/{large.ledger.head('long')}?tab=context")
         page.get_by_role("link", name="Assemble it").click()
@@ -175,7 +175,7 @@ def grown(path: Path, turns: int) -> Counted:
     return counted
 
 
-def test_pages_read_as_much_of_a_large_ledger_as_of_a_small_one(tmp_path: Path) -> None:
+def test_pages_read_no_more_of_a_large_ledger_than_of_a_small_one(tmp_path: Path) -> None:
     small, large = (grown(tmp_path / f"{turns}.db", turns) for turns in (1500, 4500))
 
     def questions(counted: Counted) -> dict[str, int]:

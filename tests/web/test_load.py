@@ -77,7 +77,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), 30))
 
 
-def test_a_few_requests_run_at_once_and_the_others_in_the_order_they_came() -> None:
+def test_a_few_requests_run_at_once_and_the_others_wait_in_order_of_arrival() -> None:
     async def test() -> None:
         work = Work()
         gate = Admission(work, 2, LONG_S)
@@ -97,7 +97,7 @@ def test_a_few_requests_run_at_once_and_the_others_in_the_order_they_came() -> N
     run(test)
 
 
-def test_a_slow_request_makes_room_for_the_next() -> None:
+def test_a_slow_request_gives_up_its_slot() -> None:
     async def test() -> None:
         work = Work()
         gate = Admission(work, 1, 0.01)
@@ -113,7 +113,7 @@ def test_a_slow_request_makes_room_for_the_next() -> None:
     run(test)
 
 
-def test_a_client_that_takes_its_answer_slowly_holds_up_nobody() -> None:
+def test_a_slow_client_delays_nobody() -> None:
     async def test() -> None:
         work = Work()
         gate = Admission(work, 1, LONG_S)
@@ -135,7 +135,7 @@ def test_a_client_that_takes_its_answer_slowly_holds_up_nobody() -> None:
     run(test)
 
 
-def test_a_write_waits_its_turn_and_takes_no_place() -> None:
+def test_a_write_waits_its_turn_and_occupies_no_slot() -> None:
     async def test() -> None:
         work = Work()
         gate = Admission(work, 1, LONG_S)
@@ -157,7 +157,7 @@ def test_a_write_waits_its_turn_and_takes_no_place() -> None:
 
 
 @pytest.mark.parametrize("granted", [False, True])
-def test_a_request_that_is_given_up_while_it_waits_passes_its_turn_on(granted: bool) -> None:
+def test_a_cancelled_request_passes_its_turn_on(granted: bool) -> None:
     async def test() -> None:
         work = Work()
         gate = Admission(work, 1, LONG_S)
@@ -178,7 +178,7 @@ def test_a_request_that_is_given_up_while_it_waits_passes_its_turn_on(granted: b
     run(test)
 
 
-def test_on_a_server_as_many_read_as_there_are_connections() -> None:
+def test_on_postgresql_there_are_as_many_slots_as_connections() -> None:
     assert 1 <= read_slots("sqlite") <= 4
     assert read_slots("postgresql") == 10
 
@@ -195,7 +195,7 @@ class Ticking:
         return self.now
 
 
-def test_a_reading_answers_those_who_came_before_it_began_and_nobody_else() -> None:
+def test_a_read_is_shared_only_with_requests_that_arrived_before_it() -> None:
     clock = Ticking()
     shared = SharedReads(clock)
     ledger = ["first"]
@@ -217,14 +217,14 @@ def test_a_reading_answers_those_who_came_before_it_began_and_nobody_else() -> N
     assert asked(clock.now) == "second"
 
 
-def test_outside_a_request_everything_is_read() -> None:
+def test_outside_a_request_nothing_is_shared() -> None:
     shared = SharedReads()
     read = iter(range(3))
 
     assert [shared.get("key", lambda: next(read)) for _ in range(3)] == [0, 1, 2]
 
 
-def test_what_fails_to_be_read_is_read_again() -> None:
+def test_a_failed_read_is_retried() -> None:
     shared = SharedReads()
 
     with pytest.raises(ZeroDivisionError):
@@ -235,7 +235,7 @@ def test_what_fails_to_be_read_is_read_again() -> None:
 # -- what was rendered ------------------------------------------------------------------------
 
 
-def test_what_was_rendered_is_rendered_again_when_a_value_changes() -> None:
+def test_a_card_is_rendered_again_when_a_value_changes() -> None:
     cache = RenderCache()
     first = Message("user", "one")
 
@@ -245,7 +245,7 @@ def test_what_was_rendered_is_rendered_again_when_a_value_changes() -> None:
     assert cache.misses == 2
 
 
-def test_the_room_for_what_was_rendered_is_bounded_and_what_is_used_stays() -> None:
+def test_the_render_cache_is_bounded_and_keeps_what_is_used() -> None:
     cache = RenderCache(6400)
     for number in range(200):
         cache.get("used", lambda: "U" * 40)
@@ -259,13 +259,13 @@ def test_the_room_for_what_was_rendered_is_bounded_and_what_is_used_stays() -> N
     assert cache.misses == made + 2  # what takes too much room is not kept
 
 
-def test_half_characters_are_rendered_without_being_kept() -> None:
+def test_unpaired_surrogates_are_rendered_without_the_cache() -> None:
     cache = RenderCache()
 
     assert [cache.get("\ud800", lambda text=text: text) for text in "ab"] == ["a", "b"]  # type: ignore[misc]
 
 
-def test_a_card_that_was_rendered_for_one_reader_holds_nothing_of_theirs(
+def test_a_cached_card_contains_nothing_of_its_first_reader(
     own_server: Callable[[], Running],
 ) -> None:
     running = own_server()
@@ -333,7 +333,7 @@ def test_a_token_that_another_process_revoked_is_refused_by_the_next_request(
         assert running.ask("/api/v1/sessions", token=secret).status == 401
 
 
-def test_a_token_is_looked_up_in_a_thread_where_that_may_take_a_while() -> None:
+def test_a_token_lookup_that_must_wait_runs_in_a_thread() -> None:
     token = Token("id", "name", ("read",), 0)
 
     class Busy:
@@ -360,7 +360,7 @@ def test_a_token_is_looked_up_in_a_thread_where_that_may_take_a_while() -> None:
 # -- what a page costs ------------------------------------------------------------------------
 
 
-def test_a_page_of_a_thread_stands_on_one_snapshot(ledger: Ledger) -> None:
+def test_a_page_of_a_thread_reads_one_snapshot(ledger: Ledger) -> None:
     """Some turns are recorded between two reads of a page: it shows none of them, or all."""
     if ledger._core.db.engine != "sqlite":
         pytest.skip("a server gives each read a snapshot of its own")
@@ -430,7 +430,7 @@ def test_texts_of_turns_that_wait_for_the_index_are_read_once(ledger: Ledger) ->
     assert len(ledger.search("answer").hits) == 6
 
 
-def test_a_turn_that_is_being_written_is_found_by_what_it_says_now(ledger: Ledger) -> None:
+def test_a_live_turn_is_found_by_its_current_text(ledger: Ledger) -> None:
     if ledger._core.db.engine != "sqlite":
         pytest.skip("a server's index is filled when the turn is sealed")
     turn = ledger.turn("main", "question")

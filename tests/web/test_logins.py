@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from agents_ledger import Ledger
-from agents_ledger.app import Serving
+from agents_ledger.cli.servers.server import Serving
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.model.ids import now_ms
 from agents_ledger.web.logins import LoginLimits, Logins
@@ -41,7 +41,7 @@ def test_a_cookie_is_not_the_token_and_ends_with_the_browser(running: Running) -
     Tokens(running.ledger._core).revoke(made.id)
 
 
-def test_a_token_in_a_cookie_lets_nobody_in(running: Running) -> None:
+def test_a_token_in_a_cookie_is_not_accepted(running: Running) -> None:
     cookie = {"Cookie": f"agents_ledger_{running.server.port}={running.server.secret}"}
 
     assert running.ask("/sessions", token=None, headers=cookie).status == 401
@@ -67,7 +67,7 @@ def test_a_browser_that_loads_its_code_twice_stays_logged_in(running: Running) -
     assert (again.status, again.headers["location"]) == (303, "/")
 
 
-def test_looking_at_a_code_does_not_spend_it(running: Running) -> None:
+def test_a_head_request_does_not_use_up_a_code(running: Running) -> None:
     path = path_of(running, running.server.address_with_code())
 
     assert running.ask(path, method="HEAD", token=None).status == 401
@@ -100,7 +100,7 @@ def test_a_login_has_the_scopes_of_its_token(running: Running) -> None:
     assert running.ask("/api/v1/tokens", token=None, headers=cookie).status == 403
 
 
-def test_a_login_ends_after_its_time(own_server: Callable[..., Running]) -> None:
+def test_a_login_expires(own_server: Callable[..., Running]) -> None:
     for limits in (LoginLimits(idle_s=0.0), LoginLimits(life_s=0.0)):
         running = own_server(Serving(port=0, logins=limits))
         cookie = running.log_in()
@@ -146,7 +146,7 @@ def test_another_site_cannot_log_a_browser_in(running: Running) -> None:
     assert own.status == 303
 
 
-def test_a_login_of_an_earlier_run_says_how_to_log_in_again(
+def test_a_login_of_an_earlier_run_is_refused_with_a_hint(
     own_server: Callable[..., Running],
 ) -> None:
     running = own_server()
@@ -164,7 +164,7 @@ def test_a_login_of_an_earlier_run_says_how_to_log_in_again(
     "foreign",
     ['j={"a":1}', "a b=c", "=;;=", 'q="unclosed', "naïve=é", "[]", "x=" + "y" * 4000],
 )
-def test_cookies_of_other_programs_lock_nobody_out(running: Running, foreign: str) -> None:
+def test_cookies_of_other_programs_are_ignored(running: Running, foreign: str) -> None:
     own = running.log_in()["Cookie"]
     for cookies in (f"{foreign}; {own}", f"{own}; {foreign}", f"{foreign};{own};{foreign}"):
         connection = http.client.HTTPConnection(
@@ -217,7 +217,7 @@ def test_nothing_is_streamed_to_a_token_that_has_expired(running: Running) -> No
         to_its_end(stream)
 
 
-def test_other_streams_go_on(running: Running) -> None:
+def test_streams_of_other_tokens_continue(running: Running) -> None:
     tokens = Tokens(running.ledger._core)
     made, secret = tokens.create("leaves", ["read"])
     own = {"Authorization": f"Bearer {running.server.secret}"}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, ViewportSize, expect
 
 from agents_ledger import Session
 from tests.importers.claude_log import Log, text
@@ -22,6 +22,7 @@ RULES: dict[Literal["light", "dark"], list[str]] = {
     "dark": ["color-contrast"],
 }
 WIDTHS = (380, 640, 2560)  # 640 is what a window of 1280 has left at 200 %
+WINDOW: ViewportSize = {"width": 1280, "height": 800}
 PAGES = (
     "/",
     "/sessions",
@@ -71,26 +72,24 @@ def every_page(running: Running) -> list[str]:
     ]
 
 
-def test_every_page_opens_and_is_accessible(visitor: Visitor, running: Running) -> None:
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.exhaustive)])
+def test_every_page_opens_and_is_accessible(
+    visitor: Visitor, running: Running, scheme: Literal["light", "dark"]
+) -> None:
     axe = Axe()
+    visitor.page.emulate_media(color_scheme=scheme)
     for path in every_page(running):
         page = visitor.open(path)
         assert page.locator("h1").count() == 1, path
-        for scheme, rules in RULES.items():
-            page.emulate_media(color_scheme=scheme)
-            found = axe.run(page, options={"runOnly": rules, "resultTypes": ["violations"]})
-            assert found.violations_count == 0, (path, scheme, found.generate_report())
-
-
-def test_no_page_is_wider_than_its_window(visitor: Visitor, running: Running) -> None:
-    for path in every_page(running):
-        page = visitor.open(path)
+        found = axe.run(page, options={"runOnly": RULES[scheme], "resultTypes": ["violations"]})
+        assert found.violations_count == 0, (path, scheme, found.generate_report())
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+        page.set_viewport_size(WINDOW)
 
 
-def test_what_was_imported_and_what_failed_fit_a_phone(
+def test_imports_and_failures_fit_a_phone(
     own_server: Callable[[], Running], browser: Browser, tmp_path: Path
 ) -> None:
     running = own_server()
@@ -122,7 +121,7 @@ def test_pages_can_be_read_without_scripts(visit: Callable[..., Visitor], runnin
     assert "Turn 2" in page.locator("#inspector").inner_text()
 
 
-def test_a_session_is_named_starred_and_noted_in_place(visitor: Visitor, running: Running) -> None:
+def test_title_star_and_note_can_be_edited(visitor: Visitor, running: Running) -> None:
     running.ledger.record("noted", "One", "1")
     page = visitor.open("/s/noted")
 
@@ -182,7 +181,7 @@ def test_two_branches_are_compared_file_by_file(visitor: Visitor) -> None:
     assert "did not write" in unknown.locator("section").last.inner_text()
 
 
-def test_a_session_that_a_program_named_is_shown_by_its_first_prompt(
+def test_a_session_without_a_title_is_shown_by_its_first_prompt(
     visitor: Visitor, running: Running
 ) -> None:
     label = "some-agent:0a1b2c3d-0000-4000-8000-000000000000"
@@ -197,7 +196,7 @@ def test_a_session_that_a_program_named_is_shown_by_its_first_prompt(
     assert row.locator(".second").inner_text() == "some-agent:0a1b2c3d… And the drawers"
 
 
-def test_a_large_ledger_is_audited_beside_the_page(
+def test_a_large_ledger_is_audited_in_the_background(
     browser: Browser, own_server: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agents_ledger.web.site.QUICK_TURNS", 0)
@@ -211,7 +210,7 @@ def test_a_large_ledger_is_audited_beside_the_page(
         expect(page.get_by_text("Every rule holds.")).to_be_visible()
 
 
-def test_arrow_keys_walk_the_tree(visitor: Visitor) -> None:
+def test_arrow_keys_move_in_the_tree(visitor: Visitor) -> None:
     page = visitor.open("/s/demo/tree")
     page.locator("[role=treeitem]").first.focus()
     texts = []
@@ -226,7 +225,7 @@ def test_arrow_keys_walk_the_tree(visitor: Visitor) -> None:
     page.wait_for_url(re.compile("/t/"))
 
 
-def test_history_tells_every_move_and_leads_to_the_past(visitor: Visitor, running: Running) -> None:
+def test_history_lists_every_move_and_links_to_the_past(visitor: Visitor, running: Running) -> None:
     page = visitor.open("/s/demo/history")
     assert page.locator(".moves tbody tr").count() == 5
     page.get_by_role("link", name="as of then").nth(2).click()
@@ -235,9 +234,7 @@ def test_history_tells_every_move_and_leads_to_the_past(visitor: Visitor, runnin
     assert page.locator("article.card").count() == 3
 
 
-def test_a_fork_is_made_from_a_turn_and_can_be_undone_by_nobody(
-    visitor: Visitor, running: Running
-) -> None:
+def test_a_fork_is_created_from_a_turn(visitor: Visitor, running: Running) -> None:
     page = visitor.open("/s/demo")
     card = page.locator("article.card").nth(1)
     card.get_by_text("Fork", exact=True).click()
@@ -251,7 +248,7 @@ def test_a_fork_is_made_from_a_turn_and_can_be_undone_by_nobody(
     assert page.url.endswith("/s/tried%20%2F%20again?forked=true")
 
 
-def test_wrong_wishes_are_told_in_a_page(visitor: Visitor) -> None:
+def test_invalid_requests_show_an_error_page(visitor: Visitor) -> None:
     page = visitor.page
     answers: list[Any] = [
         page.goto(visitor.running.server.address.rstrip("/") + path)
@@ -268,7 +265,7 @@ def test_wrong_wishes_are_told_in_a_page(visitor: Visitor) -> None:
     visitor.complaints.clear()  # the browser tells of every 404
 
 
-def test_a_large_turn_is_shown_in_parts(visitor: Visitor, running: Running) -> None:
+def test_a_large_turn_is_paged(visitor: Visitor, running: Running) -> None:
     from agents_ledger import ToolCall
 
     steps = [ToolCall.of("Bash", {"command": f"echo {n}"}, "x" * 500) for n in range(300)]
@@ -284,7 +281,7 @@ def test_a_large_turn_is_shown_in_parts(visitor: Visitor, running: Running) -> N
     assert "echo 60" in page.locator("main").inner_text()
 
 
-def test_a_long_thread_is_shown_in_parts(visitor: Visitor, running: Running) -> None:
+def test_a_long_thread_is_paged(visitor: Visitor, running: Running) -> None:
     for number in range(120):
         running.ledger.record("long", f"Question {number} " + "y" * 3000, "Answer " + "x" * 6000)
     answer = running.ask("/s/long")
@@ -303,7 +300,7 @@ def test_a_long_thread_is_shown_in_parts(visitor: Visitor, running: Running) -> 
     assert "118 turns" in page.locator(".rail").inner_text()
 
 
-def test_an_empty_ledger_offers_what_it_finds_and_imports_it(
+def test_an_empty_ledger_offers_to_import_histories(
     browser: Browser,
     own_server: Callable[[], Running],
     tmp_path: Path,
@@ -327,7 +324,7 @@ def test_an_empty_ledger_offers_what_it_finds_and_imports_it(
         expect(page.locator(".sessions")).to_contain_text("Sort the shelves")
 
 
-def test_an_empty_ledger_where_no_agent_was_used_says_what_to_do(
+def test_an_empty_ledger_without_histories_explains_imports(
     browser: Browser,
     own_server: Callable[[], Running],
     tmp_path: Path,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from agents_ledger import Refused
-from agents_ledger.app import Server, Serving
 from agents_ledger.asgi.limits import ClientBuckets
+from agents_ledger.cli.servers.server import Server, Serving
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.web.security import csrf_of
 from tests.waiting import PATIENCE_S
@@ -44,7 +44,7 @@ def posted(
         "",
     ],
 )
-def test_a_forged_host_is_not_answered(running: Running, host: str) -> None:
+def test_a_forged_host_is_refused(running: Running, host: str) -> None:
     headers = {"Host": host.format(port=running.server.port)}
 
     assert running.ask("/sessions", headers=headers).status == 421
@@ -56,7 +56,7 @@ def test_known_hosts_are_answered(running: Running) -> None:
         assert running.ask("/sessions", headers={"Host": host}).status == 200
 
 
-def test_the_api_says_what_is_wrong_with_a_token(own_server: Callable[..., Running]) -> None:
+def test_the_api_explains_a_refused_token(own_server: Callable[..., Running]) -> None:
     running = own_server()
     for token in (None, "wrong"):
         answer = running.ask("/api/v1/sessions", token=token)
@@ -71,7 +71,7 @@ def test_the_api_says_what_is_wrong_with_a_token(own_server: Callable[..., Runni
     assert refused.json["hint"] == "Wait a second."
 
 
-def test_without_a_token_nothing_is_told(running: Running) -> None:
+def test_without_a_token_nothing_is_served(running: Running) -> None:
     for path in ("/", "/sessions", "/s/demo", "/api/v1/sessions", "/raw/session/demo", "/nothing"):
         answer = running.ask(path, token=None)
         assert answer.status == 401
@@ -80,7 +80,7 @@ def test_without_a_token_nothing_is_told(running: Running) -> None:
     assert running.ask("/static/app.css", token=None).status == 200
 
 
-def test_the_token_of_an_address_leaves_the_address(running: Running) -> None:
+def test_the_token_is_removed_from_the_address(running: Running) -> None:
     secret = running.server.secret
 
     answer = running.ask(f"/s/demo?token={secret}&tab=raw", token=None)
@@ -116,7 +116,7 @@ def test_requests_of_other_sites_are_refused(running: Running) -> None:
     assert "access-control-allow-origin" not in answer.headers
 
 
-def test_a_form_needs_what_only_our_pages_know(running: Running) -> None:
+def test_a_form_needs_a_csrf_token(running: Running) -> None:
     origin = running.server.address.rstrip("/")
     cookie = running.log_in()
     right = csrf_of(cookie["Cookie"].partition("=")[2])
@@ -154,7 +154,7 @@ def test_a_token_allows_what_its_scopes_say(running: Running) -> None:
     assert running.ask("/sessions", token=reader).status == 401
 
 
-def test_every_answer_says_that_it_is_harmless(running: Running) -> None:
+def test_every_response_has_the_security_headers(running: Running) -> None:
     for path in ("/sessions", "/static/app.js", "/nothing", "/api/v1/nothing"):
         headers = running.ask(path).headers
         policy = headers["content-security-policy"]
@@ -165,7 +165,7 @@ def test_every_answer_says_that_it_is_harmless(running: Running) -> None:
         assert "server" not in headers
 
 
-def test_what_kind_of_text_it_is_is_said_once(running: Running) -> None:
+def test_the_content_type_is_sent_once(running: Running) -> None:
     kinds = {
         "/sessions": "text/html",
         "/static/app.js": "text/javascript",
@@ -177,7 +177,7 @@ def test_what_kind_of_text_it_is_is_said_once(running: Running) -> None:
         assert running.ask(path).headers["content-type"] == f"{kind}; charset=utf-8"
 
 
-def test_a_page_that_did_not_change_is_not_sent_again(running: Running) -> None:
+def test_an_unchanged_page_is_not_sent_again(running: Running) -> None:
     first = running.ask("/s/demo/history")
     again = running.ask("/s/demo/history", headers={"If-None-Match": first.headers["etag"]})
 
@@ -190,12 +190,12 @@ def test_other_machines_need_encryption_or_a_flag(running: Running) -> None:
         Server(running.ledger, Serving(host="192.0.2.1", port=0))
 
 
-def test_a_port_that_is_taken_is_told(running: Running) -> None:
+def test_a_port_in_use_is_refused(running: Running) -> None:
     with pytest.raises(Refused, match="cannot listen"):
         Server(running.ledger, Serving(port=running.server.port))
 
 
-def test_a_body_too_large_is_refused(running: Running) -> None:
+def test_a_large_body_is_refused(running: Running) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", running.server.port, timeout=PATIENCE_S)
     headers = {"Authorization": f"Bearer {running.server.secret}", **FORM}
     connection.request("POST", "/s/demo/annotate", b"note=" + b"x" * (3 << 20), headers)
@@ -204,7 +204,7 @@ def test_a_body_too_large_is_refused(running: Running) -> None:
     connection.close()
 
 
-def test_a_bucket_lets_a_burst_pass_and_then_no_more() -> None:
+def test_a_bucket_allows_a_burst_and_then_the_rate() -> None:
     buckets = ClientBuckets(3, 0.0)
 
     assert [buckets.take("a") for _ in range(4)] == [True, True, True, False]

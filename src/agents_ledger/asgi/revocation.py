@@ -50,6 +50,7 @@ class StreamWatch:
     def remove(self, lease: StreamLease) -> None:
         self._leases.discard(lease)
         if not self._leases and self._task is not None:
+            # The last stream is gone: an idle server queries nothing.
             self._task.cancel()
             self._task = None
 

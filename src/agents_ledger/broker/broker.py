@@ -1,7 +1,7 @@
-"""The broker: takes messages, keeps them in the ledger's lines, and has them answered.
+"""The broker: queues messages in the ledger, and runs the turns that answer them.
 
-Whoever sends a message sees the run as it happens, also when another process runs it. A broker
-answers the lines it was given messages for; with `work` it answers all.
+The sender of a message receives the events of the run, even if another process runs it. A broker
+answers the sessions it has enqueued messages for; with `work` it answers all sessions.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from agents_ledger.broker import policy as policies
 from agents_ledger.broker import prompts, workers
+from agents_ledger.broker.entry_follower import EntryFollower
 from agents_ledger.broker.events import LAST, Failed, Queued, RunEvent
-from agents_ledger.broker.following import Follower
 from agents_ledger.broker.policy import Policy
-from agents_ledger.broker.run import CANCELLED, CLOSED, INTERRUPTED, Run, Setup
+from agents_ledger.broker.run import CANCELLED, CLOSED, INTERRUPTED, Setup, TurnRun
 from agents_ledger.broker.tools import OfferedTool
 from agents_ledger.ledger.aio.async_ledger import AsyncLedger
 from agents_ledger.ledger.aio.async_queue import AsyncQueue
@@ -30,10 +30,10 @@ from agents_ledger.model.ids import new_id
 from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueMode
 from agents_ledger.model.turns import Message, MessageSource, Query, TurnRole
 
-POLL_SECONDS = 0.25  # how soon we notice what other processes did
-MEND_SECONDS = 5.0  # how often we look for processes that died, while they hold up a line
-NEVER_NEW = ("thread", "thread_key", "routing_key", "smart")
-STAY = 8  # turns in a row on one line while others wait
+POLL_SECONDS = 0.25  # between two looks at what other processes did
+RECOVER_SECONDS = 5.0  # between two searches for dead processes that hold up a queue
+EXISTING_ONLY = ("thread", "thread_key", "routing_key", "smart")
+TURNS_IN_A_ROW = 8  # on one session while others wait
 
 
 class Broker:
@@ -47,7 +47,7 @@ class Broker:
         *,
         tools: Iterable[OfferedTool] = (),
     ) -> None:
-        from agents_ledger.broker.engines.chosen import choose
+        from agents_ledger.broker.engines.registry import choose
 
         self.ledger = ledger
         self.policy = policy or Policy()
@@ -56,15 +56,15 @@ class Broker:
         self.engine = engine or choose(self.policy.engine.name)
         self._setup = Setup(ledger, self.queue, self.policy, self.engine, self._tools)
         self._slots = asyncio.Semaphore(self.policy.workers.at_once)
-        self._runs: set[Run] = set()
-        self._lines: dict[str, asyncio.Task[None]] = {}
-        self._woken: set[str] = set()
+        self._runs: set[TurnRun] = set()
+        self._queues: dict[str, asyncio.Task[None]] = {}
+        self._pending: set[str] = set()
         self._wake = asyncio.Event()
         self._watchers: dict[str, list[asyncio.Queue[RunEvent]]] = defaultdict(list)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._serving = False
-        self._attending: asyncio.Task[None] | None = None
-        self._mended_at = -MEND_SECONDS
+        self._monitoring: asyncio.Task[None] | None = None
+        self._recovered_at = -RECOVER_SECONDS
 
     @classmethod
     @asynccontextmanager
@@ -76,11 +76,11 @@ class Broker:
         tools: Iterable[OfferedTool] = (),
         create: bool = True,
     ) -> AsyncIterator[Broker]:
-        """A broker on the ledger at an address, with the policy beside it."""
-        said = policies.load(address)
+        """A broker on the ledger at an address, with the policy of that ledger."""
+        policy = policies.load(address)
         async with (
             AsyncLedger.open(address, create=create) as ledger,
-            cls(ledger, said, engine, tools=tools) as broker,
+            cls(ledger, policy, engine, tools=tools) as broker,
         ):
             yield broker
 
@@ -91,17 +91,17 @@ class Broker:
         await self.close()
 
     async def close(self) -> None:
-        """Stop what runs. A turn that called no tool is asked again by the next broker."""
+        """Stop all runs. Messages whose turn had called no tool are answered by the next broker."""
         for run in self._runs:
             run.stop(CLOSED)
-        tasks = [*self._tasks, *self._lines.values()]
-        if self._attending is not None:
-            tasks.append(self._attending)
+        tasks = [*self._tasks, *self._queues.values()]
+        if self._monitoring is not None:
+            tasks.append(self._monitoring)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # -- taking messages ------------------------------------------------------------------------
+    # -- queueing -------------------------------------------------------------------------------
 
     async def enqueue(
         self,
@@ -118,11 +118,11 @@ class Broker:
         workspace_path: str | None = None,
         reply_to: str | None = None,
     ) -> QueueEntry:
-        """Put a message in the line of a session, and see that it is answered.
+        """Queue a message for a session, and have it answered.
 
-        A target is what `Ledger.route` takes: a session's label or alias, `persona:NAME` for a
-        persona's main session, a turn's id, a key, or `smart:TEXT`; where it names a turn, a fork
-        of it. An unknown label makes a session. With an `id` of your own, the same call again
+        A target is that of `Ledger.route`: a session's label or alias, `persona:NAME` for the main
+        session of a persona, a turn id, a key, or `smart:TEXT`. A target that names a turn creates
+        a fork. An unknown label creates a session. With an `id` of your own, a repeated call
         changes nothing.
         """
         ask = Ask(
@@ -144,16 +144,16 @@ class Broker:
         )
         if entry.status == "waiting":
             if entry.mode == "interrupt":
-                self._stop_line(entry.session_label, INTERRUPTED)
+                self._stop_session(entry.session_label, INTERRUPTED)
             self.wake(entry.session_label)
         return entry
 
     async def send(
         self, target: str, query: Query, *, id: str = "", **options: Any
     ) -> AsyncIterator[RunEvent]:
-        """Enqueue, and yield what happens until the message is answered, or is not.
+        """Queue a message and yield the events of its run, up to `Completed` or `Failed`.
 
-        Leaving the iteration early stops nothing: `cancel` does.
+        Leaving the iteration early does not stop the run; `cancel` does.
         """
         entry_id = id or new_id()
         events: asyncio.Queue[RunEvent] = asyncio.Queue()
@@ -161,7 +161,7 @@ class Broker:
         try:
             entry = await self.enqueue(target, query, id=entry_id, **options)
             yield Queued(entry.id, entry.session_label)
-            follower = Follower(self.ledger, self.queue, entry.id)
+            follower = EntryFollower(self.ledger, self.queue, entry.id)
             async for event in self._follow(entry, events, follower):
                 yield event
         finally:
@@ -170,9 +170,9 @@ class Broker:
                 del self._watchers[entry_id]
 
     async def resolve(self, target: str) -> tuple[str, str | None]:
-        """The label that a target means, and the persona of its session if that is new.
+        """The label of the session for a target, and the persona if the session is new.
 
-        A turn, a thread key and a smart target lead to a fork there.
+        A turn, a thread key and a smart target create a fork.
         """
         parsed = routing.parse(target)
         kind, value = parsed.kind, parsed.value
@@ -183,38 +183,38 @@ class Broker:
         except NotFound:
             if kind == "persona":
                 return self.policy.main_sessions().get(value, value), value
-            if kind in NEVER_NEW:
+            if kind in EXISTING_ONLY:
                 raise
             return value, None
         if route.kind in ("session", "persona", "routing_key") and route.session_label:
             return route.session_label, None
         if route.turn_id is None:
             raise Refused(
-                f"nothing fits {value!r} well enough", "Name a session, or a turn to go on from."
+                f"no turn fits {value!r} well enough", "Give a session, or a turn to continue."
             )
         return (await self.ledger.fork(route.turn_id)).label, None
 
     async def cancel(self, target: str) -> tuple[str, ...]:
-        """Stop what runs on a session, or one turn, in whichever process; the ids of the turns."""
-        asked = await self.queue.stop(target)
+        """Stop the turns of a session, or one turn, in any process; returns the turn ids."""
+        turn_ids = await self.queue.stop(target)
         for run in self._runs:
-            if run.claim.turn_id in asked:
+            if run.claim.turn_id in turn_ids:
                 run.stop(CANCELLED)
-        return asked
+        return turn_ids
 
-    # -- having them answered -------------------------------------------------------------------
+    # -- answering ------------------------------------------------------------------------------
 
     async def work(self, *, until_idle: bool = False) -> None:
-        """Answer the lines of all sessions, until cancelled, or until nothing waits."""
+        """Answer the messages of all sessions until cancelled, or until the queue is empty."""
         self._serving = True
         try:
             while True:
                 await self._slots.acquire()
-                told = self._wake.is_set()
+                woken = self._wake.is_set()
                 self._wake.clear()
-                claim = await self._claim_any(told=told)
+                claim = await self._claim_any(woken=woken)
                 if claim is not None:
-                    self._keep(asyncio.create_task(self._carry_on(claim)))
+                    self._keep(asyncio.create_task(self._answer_claims(claim)))
                     continue
                 self._slots.release()
                 if until_idle and not self._runs and not await self.queue.entries(limit=1):
@@ -224,38 +224,37 @@ class Broker:
         finally:
             self._serving = False
 
-    async def _claim_any(self, *, told: bool) -> Claim | None:
-        """What is next of any line. Who was not told that something is looks first: to claim is to
-        write, for which others would wait."""
-        claim = await self.queue.claim() if told or await self.queue.any_ready() else None
+    async def _claim_any(self, *, woken: bool) -> Claim | None:
+        # Claiming writes, which makes other writers wait, so look first unless we were woken.
+        claim = await self.queue.claim() if woken or await self.queue.any_ready() else None
         if claim is None:
-            await self._mend()
+            await self._recover()
         return claim
 
-    async def _carry_on(self, claim: Claim | None) -> None:
-        """Answer one claim after the other, with the slot that was taken for it."""
+    async def _answer_claims(self, claim: Claim | None) -> None:
+        """Answer claims until there are none, in the slot that the caller has acquired."""
         try:
             while claim is not None:
-                await self._answer_line(claim)
+                await self._answer_queue(claim)
                 claim = await self.queue.claim()
         finally:
             self._slots.release()
             self._wake.set()
 
-    async def _answer_line(self, claim: Claim | None) -> None:
-        stayed = 0
+    async def _answer_queue(self, claim: Claim | None) -> None:
+        turns = 0
         while claim is not None:
-            stayed += 1
-            claim = await self._answer(claim, go_on=stayed < STAY)
+            turns += 1
+            claim = await self._answer(claim, go_on=turns < TURNS_IN_A_ROW)
 
     async def _answer(self, claim: Claim, *, go_on: bool) -> Claim | None:
-        run = Run(self._setup, claim, self._publish)
+        run = TurnRun(self._setup, claim, self._publish)
         self._runs.add(run)
-        if self._attending is None or self._attending.done():
-            self._attending = asyncio.create_task(self._attend())
+        if self._monitoring is None or self._monitoring.done():
+            self._monitoring = asyncio.create_task(self._monitor())
         try:
             return await run.answer(go_on=go_on)
-        except Exception as error:  # one run's mistake must not end the line
+        except Exception as error:  # a failing run must not end the queue
             with suppress(LedgerError):
                 await run.give_up(error)
             return None
@@ -266,54 +265,54 @@ class Broker:
                     self.wake(entry.ask.reply_to)
 
     def wake(self, label: str) -> None:
-        """Something waits in a line: see that somebody looks."""
+        """Have the waiting messages of a session answered."""
         self._wake.set()
         if self._serving:
             return
-        self._woken.add(label)
-        if label not in self._lines:
-            self._lines[label] = asyncio.create_task(self._line(label))
+        self._pending.add(label)
+        if label not in self._queues:
+            self._queues[label] = asyncio.create_task(self._work_on(label))
 
-    async def _line(self, label: str) -> None:
-        """Answer one line until it is empty, whoever else answers it too."""
+    async def _work_on(self, label: str) -> None:
+        """Answer one session until its queue is empty; other processes may do so too."""
         try:
-            while label in self._woken or await self._waits(label):
-                self._woken.discard(label)
+            while label in self._pending or await self._has_waiting(label):
+                self._pending.discard(label)
                 async with self._slots:
-                    await self._answer_line(await self.queue.claim(label))
+                    await self._answer_queue(await self.queue.claim(label))
         finally:
-            del self._lines[label]
+            del self._queues[label]
 
-    async def _waits(self, label: str) -> bool:
-        """Whether something waits in a line: not ready yet, or held up by another process."""
+    async def _has_waiting(self, label: str) -> bool:
+        """Whether messages wait: not ready yet, or held up by another process."""
         if not any(entry.status == "waiting" for entry in await self.queue.entries(label)):
-            return label in self._woken
-        await self._mend()
+            return label in self._pending
+        await self._recover()
         await asyncio.sleep(POLL_SECONDS)
         return True
 
-    async def _mend(self) -> None:
-        """Now and then: release what dead processes held, and tell managers of lost workers."""
+    async def _recover(self) -> None:
+        """Now and then, release what dead processes held, and report lost workers."""
         now = asyncio.get_running_loop().time()
-        if now - self._mended_at < MEND_SECONDS:
+        if now - self._recovered_at < RECOVER_SECONDS:
             return
-        self._mended_at = now
+        self._recovered_at = now
         await self.ledger.recover()
         for label in await workers.report_lost(self.queue):
             self.wake(label)
 
-    async def _attend(self) -> None:
-        """While turns run: notice what other processes want of them."""
+    async def _monitor(self) -> None:
+        """While turns run, stop those that other processes cancel or interrupt."""
         while self._runs:
             await asyncio.sleep(POLL_SECONDS)
-            for wanted in await self.queue.urgent():
+            for request in await self.queue.urgent():
                 for run in self._runs:
-                    if wanted.what == "stop" and run.claim.turn_id == wanted.id:
+                    if request.what == "stop" and run.claim.turn_id == request.id:
                         run.stop(CANCELLED)
-                if wanted.what == "interrupt":
-                    self._stop_line(wanted.session_label, INTERRUPTED)
+                if request.what == "interrupt":
+                    self._stop_session(request.session_label, INTERRUPTED)
 
-    def _stop_line(self, label: str, why: str) -> None:
+    def _stop_session(self, label: str, why: str) -> None:
         for run in self._runs:
             if run.claim.session_label == label:
                 run.stop(why)
@@ -324,14 +323,14 @@ class Broker:
 
     @contextmanager
     def pausing(self) -> Iterator[None]:
-        """Lend this run's slot to others while it waits for them."""
+        """Release this run's slot while it waits for other runs."""
         self._slots.release()
         try:
             yield
         finally:
-            self._keep(asyncio.create_task(self._slots.acquire()))  # one more may run for a moment
+            self._keep(asyncio.create_task(self._slots.acquire()))  # briefly one run too many
 
-    # -- telling --------------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------
 
     def _publish(self, claim: Claim, event: RunEvent) -> None:
         for entry in claim.entries:
@@ -339,24 +338,24 @@ class Broker:
                 events.put_nowait(event)
 
     async def _follow(
-        self, entry: QueueEntry, events: asyncio.Queue[RunEvent], follower: Follower
+        self, entry: QueueEntry, events: asyncio.Queue[RunEvent], follower: EntryFollower
     ) -> AsyncIterator[RunEvent]:
-        """What happens to an entry: as our own run tells it, else as the ledger shows it."""
+        """The events of an entry: from a run of this process, or else from the ledger."""
         if entry.status == "dropped":
             yield Failed(None, entry.error or "dropped", "dropped")
             return
         while True:
             try:
-                seen = [await asyncio.wait_for(events.get(), POLL_SECONDS)]
+                batch = [await asyncio.wait_for(events.get(), POLL_SECONDS)]
             except TimeoutError:
                 if self._is_ours(entry.id):
                     continue
-                seen = await follower.look()
-                # A run of our own may have claimed the entry meanwhile, and even have ended: then
-                # what the ledger shows is what that run reports.
+                batch = await follower.look()
+                # A run of this process may have claimed the entry meanwhile, and may even have
+                # ended: then the events are its own, and already in the queue.
                 if self._is_ours(entry.id) or not events.empty():
                     continue
-            for event in seen:
+            for event in batch:
                 follower.note(event)
                 yield event
                 if isinstance(event, LAST):
@@ -368,16 +367,16 @@ class Broker:
     # -- tools ----------------------------------------------------------------------------------
 
     def _tools(self, claim: Claim, role: TurnRole) -> Mapping[str, OfferedTool]:
-        """What a turn is offered: the program's tools, and, by its role, those to delegate."""
+        """The tools of the program and, depending on the role, those to delegate."""
         return {**self._offered, **workers.tools(self, claim, role)}
 
 
 def _messages(query: Query, source: MessageSource, target: str) -> tuple[Message, ...]:
-    """What is asked, each message with the target it was sent to."""
+    """The query as messages, with the target in their metadata."""
     parts = (query,) if isinstance(query, (str, Message)) else query
-    made = (Message("user", part, source) if isinstance(part, str) else part for part in parts)
-    routing = {"routing": {"target": target}}
+    messages = (Message("user", part, source) if isinstance(part, str) else part for part in parts)
+    metadata = {"routing": {"target": target}}
     return tuple(
-        replace(message, metadata_json=prompts.with_more(message.metadata_json, routing))
-        for message in made
+        replace(message, metadata_json=prompts.with_more(message.metadata_json, metadata))
+        for message in messages
     )

@@ -1,8 +1,8 @@
-"""What a caller sees of a run, as it happens.
+"""The events of a run, in the order they happen.
 
-Between `Started` and the end come the engine's own events: pieces of text and thinking, tool calls
-and their results. `Completed` or `Failed` is the last. An interrupted entry is asked again together
-with what interrupted it: `Interrupted`, then `Started` anew.
+Between `Started` and the end come the events of the engine: parts of text and thinking, tool calls
+and their results. `Completed` or `Failed` is the last. An interrupted entry is answered again,
+together with the message that interrupted it: `Interrupted`, then another `Started`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from agents_ledger.model.turns import Usage
 
 
 class Queued(Struct, frozen=True, tag="queued"):
-    """The message stands in its session's line."""
+    """The message is in the queue of its session."""
 
     entry_id: str
     session_label: str
 
 
 class Started(Struct, frozen=True, tag="started"):
-    """A turn has begun that answers it, perhaps together with others."""
+    """A turn has begun that answers the message, perhaps with others."""
 
     turn_id: str
     session_label: str
@@ -30,7 +30,7 @@ class Started(Struct, frozen=True, tag="started"):
 
 
 class Compacted(Struct, frozen=True, tag="compacted"):
-    """The context was too long: it was compacted first."""
+    """The context was too long and was compacted first."""
 
     turn_id: str
     trigger: str
@@ -39,7 +39,7 @@ class Compacted(Struct, frozen=True, tag="compacted"):
 
 
 class Steered(Struct, frozen=True, tag="steered"):
-    """A message joined the turn that runs."""
+    """A message joined the running turn."""
 
     turn_id: str
     entry_id: str
@@ -47,13 +47,13 @@ class Steered(Struct, frozen=True, tag="steered"):
 
 
 class Interrupted(Struct, frozen=True, tag="interrupted"):
-    """The turn was stopped by a later message; it is failed, with what was recorded."""
+    """A later message stopped the turn, which is recorded as failed."""
 
     turn_id: str
 
 
 class Completed(Struct, frozen=True, tag="completed"):
-    """The answer is recorded. `beside`: the session moved meanwhile, the turn is kept beside it."""
+    """The answer is recorded. `beside`: the session had moved, so the turn is off its head."""
 
     turn_id: str
     text: str
@@ -64,7 +64,7 @@ class Completed(Struct, frozen=True, tag="completed"):
 
 
 class Failed(Struct, frozen=True, tag="failed"):
-    """It was not answered. `kept`: the text recorded so far; no turn: it could not begin."""
+    """The message was not answered. `kept` is the recorded text; without a turn, none began."""
 
     turn_id: str | None
     error: str

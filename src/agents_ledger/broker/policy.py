@@ -1,4 +1,4 @@
-"""The policy: who may do what, with which engine, as a TOML file beside the ledger says."""
+"""The policy: personas, permissions and the engine, from a TOML file next to the ledger."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from agents_ledger.model.queue import QueueLimits
 from agents_ledger.model.turns import TurnRole
 
 
-class _Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file. A word it does not know is a mistake, said with its place."""
+class _PolicyTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file. An unknown key is an error."""
 
 
-class Identity(_Part, frozen=True):
+class Identity(_PolicyTable, frozen=True):
     """Who the agent is."""
 
-    soul: str = ""  # what it is told first of all
-    soul_file: str | None = None  # the same in a file of its own, beside the policy
+    soul: str = ""  # beginning of the system prompt
+    soul_file: str | None = None  # the same as a file, relative to the policy
     name: str | None = None
     emoji: str | None = None
 
 
-class ToolRules(_Part, frozen=True):
-    """Which tools pass; deny wins. `*` stands for any letters."""
+class ToolRules(_PolicyTable, frozen=True):
+    """Which tools are allowed; deny wins. `*` matches any characters."""
 
     allow: tuple[str, ...] = ANY
     deny: tuple[str, ...] = ()
 
 
-class PersonaPermissions(_Part, frozen=True):
+class PersonaPermissions(_PolicyTable, frozen=True):
     """What a persona may do."""
 
     tools: ToolRules = ToolRules()
@@ -48,8 +48,8 @@ class PersonaPermissions(_Part, frozen=True):
     sandbox: dict[str, Any] | None = None
 
 
-class PersonaModel(_Part, frozen=True):
-    """How a persona's model runs unless a turn says otherwise."""
+class PersonaModel(_PolicyTable, frozen=True):
+    """Model settings of a persona; directives of a turn override them."""
 
     model: str | None = None
     thinking: str | int | bool | None = None
@@ -57,44 +57,44 @@ class PersonaModel(_Part, frozen=True):
     temperature: float | None = None
 
 
-class Persona(_Part, frozen=True):
+class Persona(_PolicyTable, frozen=True):
     """Identity and permissions, with the model's settings as defaults."""
 
     identity: Identity = Identity()
     permissions: PersonaPermissions = PersonaPermissions()
     model: PersonaModel = PersonaModel()
     toolset: str | None = None
-    session: str | None = None  # its main session; else the one labelled by its id
+    session: str | None = None  # its main session; by default the one labelled with its id
     role: TurnRole = "unified"
 
 
-class EngineChoice(_Part, frozen=True):
+class EngineChoice(_PolicyTable, frozen=True):
     """Which engine runs the models, and how long a turn may take."""
 
     name: str = "echo"
-    model: str | None = None  # as the engine names them: "anthropic:claude-opus-5"
+    model: str | None = None  # as in "anthropic:claude-opus-5"
     timeout_seconds: float = 600.0
 
 
-class ContextLimits(_Part, frozen=True):
-    """When a session is compacted. Parts of the model's window."""
+class ContextLimits(_PolicyTable, frozen=True):
+    """When and how far a session is compacted, as fractions of the model's window."""
 
     window_tokens: int = 200_000
     compact_at: float = COMPACT_AT
     compact_to: float = 0.6
-    overflow_to: float = 0.4  # after the provider refused
+    overflow_to: float = 0.4  # after the provider rejected the context
     strategy: str = "summary"
 
 
-class Workers(_Part, frozen=True):
+class Workers(_PolicyTable, frozen=True):
     """How managers may delegate."""
 
-    depth_max: int = 3  # 0: nobody may
+    depth_max: int = 3  # 0 turns delegation off
     toolset: str | None = None
-    at_once: int = 64  # turns that this process runs at a time
+    at_once: int = 64  # turns run concurrently by one process
 
 
-class GrantEntry(_Part, frozen=True):
+class GrantEntry(_PolicyTable, frozen=True):
     """A grant as the file writes it."""
 
     persona: str
@@ -104,8 +104,8 @@ class GrantEntry(_Part, frozen=True):
     reason: str | None = None
 
 
-class Policy(_Part, frozen=True):
-    """All that a broker is told once: personas, toolsets, grants, engine, queue."""
+class Policy(_PolicyTable, frozen=True):
+    """The configuration of a broker: personas, toolsets, grants, engine, queue."""
 
     personas: dict[str, Persona] = {}
     toolsets: dict[str, tuple[str, ...]] = {}
@@ -116,7 +116,7 @@ class Policy(_Part, frozen=True):
     workers: Workers = Workers()
 
     def persona(self, persona_id: str) -> Persona:
-        """A persona; without any in the policy, each may use what is offered."""
+        """A persona. A policy without personas allows every persona all tools and credentials."""
         if persona_id in self.personas:
             return self.personas[persona_id]
         if self.personas:
@@ -128,14 +128,14 @@ class Policy(_Part, frozen=True):
         return Persona(permissions=PersonaPermissions(credentials=ANY))
 
     def main_sessions(self) -> Mapping[str, str]:
-        """Every persona's main session."""
+        """The label of the main session of every persona."""
         return {name: persona.session or name for name, persona in self.personas.items()}
 
     def model_defaults(self, persona_id: str) -> ModelConfig:
-        """How the model runs if nobody says otherwise."""
-        own = self.persona(persona_id).model
+        """The model settings of a persona, before any directives."""
+        model = self.persona(persona_id).model
         return ModelConfig(
-            own.model or self.engine.model, own.thinking, own.max_tokens, own.temperature
+            model.model or self.engine.model, model.thinking, model.max_tokens, model.temperature
         )
 
     def narrow(
@@ -147,9 +147,9 @@ class Policy(_Part, frozen=True):
         inherited: Iterable[Layer] = (),
         now: int | None = None,
     ) -> Permissions:
-        """What a turn is granted of the tools there are, each with the credentials it needs.
+        """The permissions of a turn. `tools` maps each offered tool to the credentials it needs.
 
-        A toolset and `inherited`, the layers of a worker's manager, only take away.
+        A toolset, and `inherited`, the layers of a worker's manager, can only remove permissions.
         """
         persona = self.persona(persona_id)
         grants = self.grants_of(persona_id, now_ms() if now is None else now)
@@ -175,24 +175,23 @@ class Policy(_Part, frozen=True):
         )
 
     def toolset(self, name: str) -> tuple[str, ...]:
-        """The tools of a toolset."""
         if name not in self.toolsets:
             raise Refused(f"the policy has no toolset {name!r}", "Add it under [toolsets].")
         return self.toolsets[name]
 
     def grants_of(self, persona_id: str, now: int) -> tuple[Grant, ...]:
-        """The grants that a persona has now."""
-        found = (_grant(entry) for entry in self.grants if entry.persona == persona_id)
-        return tuple(g for g in found if g.expires_at is None or g.expires_at > now)
+        """The unexpired grants of a persona."""
+        grants = (_grant(entry) for entry in self.grants if entry.persona == persona_id)
+        return tuple(g for g in grants if g.expires_at is None or g.expires_at > now)
 
 
 def _grant(entry: GrantEntry) -> Grant:
-    ends = entry.expires_at
+    expires_at = entry.expires_at
     return Grant(
         entry.persona,
         entry.tools,
         entry.credentials,
-        None if ends is None else int(ends.timestamp() * 1000),
+        None if expires_at is None else int(expires_at.timestamp() * 1000),
         entry.reason,
     )
 
@@ -201,12 +200,12 @@ def _grant(entry: GrantEntry) -> Grant:
 
 
 def load(address: str) -> Policy:
-    """The policy of the ledger at an address; the default one if there is no file."""
+    """The policy of the ledger at an address; the default policy if there is no file."""
     return read(settings.policy_file(address))
 
 
 def read(file: Path) -> Policy:
-    """The policy in a file; a mistake in it is said with its place."""
+    """The policy in a file; Refused names the key that is wrong."""
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -218,31 +217,30 @@ def read(file: Path) -> Policy:
     except msgspec.DecodeError as error:
         raise Refused(
             f"{file}: {error}",
-            "Correct it: docs/how-to/run-turns-with-the-broker.md shows what it may say.",
-        ) from (error)
+            "docs/reference/policy.md describes all keys.",
+        ) from error
     _check(policy, file)
     return _with_souls(policy, file.parent)
 
 
 def _check(policy: Policy, file: Path) -> None:
-    """Refuse a name that leads nowhere, before a turn stumbles on it."""
-    named = [(f"personas.{name}", each.toolset) for name, each in policy.personas.items()]
-    named.append(("workers", policy.workers.toolset))
-    for place, toolset in named:
+    """Refuse unknown names now, before a turn fails on them."""
+    used = [(f"personas.{name}", persona.toolset) for name, persona in policy.personas.items()]
+    used.append(("workers", policy.workers.toolset))
+    for table, toolset in used:
         if toolset is not None and toolset not in policy.toolsets:
-            raise Refused(f"{file}: [{place}] names toolset {toolset!r}, which is not there")
+            raise Refused(f"{file}: [{table}] uses the undefined toolset {toolset!r}")
     for grant in policy.grants:
         if grant.persona not in policy.personas:
-            raise Refused(f"{file}: a grant names persona {grant.persona!r}, which is not there")
+            raise Refused(f"{file}: a grant uses the undefined persona {grant.persona!r}")
         if grant.expires_at is not None and grant.expires_at.tzinfo is None:
             raise Refused(
-                f"{file}: the grant to {grant.persona!r} expires at a time of no zone",
-                "Write it with one: 2026-12-31T12:00:00Z.",
+                f"{file}: expires_at of the grant to {grant.persona!r} has no time zone",
+                "Write it with one, such as 2026-12-31T12:00:00Z.",
             )
 
 
 def _with_souls(policy: Policy, folder: Path) -> Policy:
-    """The policy with every soul_file read."""
     personas = {}
     for name, persona in policy.personas.items():
         identity = persona.identity
@@ -250,7 +248,9 @@ def _with_souls(policy: Policy, folder: Path) -> Policy:
             try:
                 soul = (folder / identity.soul_file).read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
-                raise Refused(f"the soul of persona {name!r} cannot be read: {error}") from error
+                raise Refused(
+                    f"the soul_file of persona {name!r} cannot be read: {error}"
+                ) from error
             identity = msgspec.structs.replace(identity, soul=soul)
         personas[name] = msgspec.structs.replace(persona, identity=identity)
     return msgspec.structs.replace(policy, personas=personas)

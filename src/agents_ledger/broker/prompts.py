@@ -1,4 +1,4 @@
-"""What a model is told beside the conversation, and the note of it on the messages themselves."""
+"""The system prompt of a turn, and the metadata of its messages."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def system_prompt(persona: Persona, role: TurnRole, session: Session) -> str | None:
-    """What a persona is told first of all; None: nothing, the thread's own prompt stays.
+    """The system prompt of a persona; None keeps the prompt of the thread.
 
-    It says nothing that changes from turn to turn, so that it is stored once.
+    It contains nothing that changes from turn to turn, so it is stored once.
     """
     identity = persona.identity
     name = " ".join(part for part in (identity.name, identity.emoji) if part)
@@ -40,30 +40,29 @@ def system_prompt(persona: Persona, role: TurnRole, session: Session) -> str | N
         parts.append(WORKER)
         if session.task_description:
             parts.append(f"Your task: {session.task_description}")
-    return "\n\n".join(part for part in parts if part) or None
+    return "\n\n".join(filter(None, parts)) or None
 
 
 def messages_of(claim: Claim) -> tuple[Message, ...]:
-    """What the entries of a claim ask, each message with how it came here."""
+    """The messages of a claim's entries, with their delivery in the metadata."""
     messages: list[Message] = []
     for entry in claim.entries:
         if entry.ask is None:
             continue
         if entry.ask.left_out:
-            messages.append(_left_out(entry.ask.left_out))
+            messages.append(_dropped(entry.ask.left_out))
         messages += (_delivered(message, entry) for message in entry.ask.messages)
     return tuple(messages)
 
 
-def _left_out(begins: Sequence[str]) -> Message:
-    told = "\n".join(f"- {begin}" for begin in begins)
-    text = f"[{len(begins)} earlier messages were left out; they began:]\n{told}"
+def _dropped(beginnings: Sequence[str]) -> Message:
+    lines = "\n".join(f"- {beginning}" for beginning in beginnings)
+    text = f"[{len(beginnings)} earlier messages were omitted; they began:]\n{lines}"
     return Message("user", text, "event", context_json=to_json({"injections": ["left_out"]}))
 
 
 def _delivered(message: Message, entry: QueueEntry) -> Message:
     queue = {"entry_id": entry.id, "mode": entry.mode, "enqueued_at": entry.enqueued_at}
-    said = with_more(message.metadata_json, {"queue": queue})
     event: dict[str, Any] = {"source": message.source or "human"}
     if entry.ask is not None and entry.ask.source_event_id:
         event["id"] = entry.ask.source_event_id
@@ -71,30 +70,32 @@ def _delivered(message: Message, entry: QueueEntry) -> Message:
     if message.files:
         context["attachments"] = [file.file_path for file in message.files]
     return replace(
-        message, metadata_json=said, context_json=with_more(message.context_json, context)
+        message,
+        metadata_json=with_more(message.metadata_json, {"queue": queue}),
+        context_json=with_more(message.context_json, context),
     )
 
 
 def with_context(
     messages: Sequence[Message], persona_id: str, persona: Persona, context: Context
 ) -> tuple[Message, ...]:
-    """The messages; the last tells with which persona and which part of the thread it was shown."""
-    told: dict[str, Any] = {"persona": {"id": persona_id}}
+    """The messages; the last one gets the persona and a summary of the assembled context."""
+    more: dict[str, Any] = {"persona": {"id": persona_id}}
     if persona.identity.soul:
         soul = hashlib.sha256(persona.identity.soul.encode()).hexdigest()
-        told["persona"]["soul_hash"] = soul[:16]
-    told["assembled"] = {
+        more["persona"]["soul_hash"] = soul[:16]
+    more["assembled"] = {
         "turn_id": context.turn_id,
         "compaction_turn_id": context.compaction_turn_id,
         "turns": context.turns,
         "tokens": context.tokens,
     }
-    *others, last = messages
-    return (*others, replace(last, context_json=with_more(last.context_json, told)))
+    *first, last = messages
+    return (*first, replace(last, context_json=with_more(last.context_json, more)))
 
 
 def with_more(text: str | None, more: Mapping[str, Any]) -> str:
-    """A JSON object with more in it; what the caller wrote stays as it is."""
+    """A JSON object with further keys. Existing keys win; invalid JSON is returned as is."""
     if text is None:
         return to_json(more)
     try:

@@ -1,5 +1,5 @@
-"""One turn, from a claimed entry to a sealed turn. Reads as the contract: configure, assemble,
-begin, converse, seal."""
+"""The run of one turn, from a claimed queue entry to a sealed turn: configure, assemble, begin,
+converse, seal."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from agents_ledger.broker import prompts
+from agents_ledger.broker.assistant_output import AssistantOutput
 from agents_ledger.broker.events import (
     Compacted,
     Completed,
@@ -21,8 +22,7 @@ from agents_ledger.broker.events import (
     Steered,
 )
 from agents_ledger.broker.policy import Policy
-from agents_ledger.broker.speech import Speech
-from agents_ledger.broker.tools import Calls, OfferedTool
+from agents_ledger.broker.tools import OfferedTool, TurnCalls
 from agents_ledger.ledger.aio.async_ledger import AsyncLedger, AsyncLiveTurn
 from agents_ledger.ledger.aio.async_queue import AsyncQueue
 from agents_ledger.ledger.context.contexts import Context
@@ -39,14 +39,15 @@ from agents_ledger.model.queue import Ask, Claim, QueueLimits, QueueStatus
 from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.model.turns import Message, TurnRole, Usage
 
-MOVES_MAX = 5  # heads that may move away under us before a turn gives up
-PROTECTED = (3, 1, 0)  # last turns that are not cut, as long as the rest fits
-NEVER_FULL = QueueLimits(cap=1 << 31)  # a result is never dropped
+MOVES_MAX = 5  # how often the head may move before a turn can begin
+PROTECTED = (3, 1, 0)  # numbers of final turns that are not shortened; the first that fits
+# The result of a worker must never be dropped from the queue of its manager.
+NEVER_FULL = QueueLimits(cap=1 << 31)
 CANCELLED, INTERRUPTED, TIMEOUT, CLOSED = "cancelled", "interrupted", "timeout", "closed"
-WORDS = {
+STOP_MESSAGES = {
     CANCELLED: "cancelled",
     INTERRUPTED: "interrupted by a later message",
-    TIMEOUT: "it took too long",
+    TIMEOUT: "timed out",
     CLOSED: "the broker was closed",
 }
 
@@ -61,8 +62,8 @@ class Setup(NamedTuple):
     tools: Callable[[Claim, TurnRole], Mapping[str, OfferedTool]]
 
 
-class Plan(NamedTuple):
-    """How a turn runs, once every layer has spoken."""
+class TurnPlan(NamedTuple):
+    """The resolved configuration of a turn."""
 
     role: TurnRole
     persona_id: str
@@ -76,16 +77,16 @@ class Plan(NamedTuple):
     ask: Ask  # of the last entry
 
 
-class Outcome(NamedTuple):
-    """How the conversation with the engine ended: with an answer, or why not."""
+class EngineOutcome(NamedTuple):
+    """How the engine ended: with `finished`, or with the kind and message of an error."""
 
     finished: Finished | None = None
     kind: str = ""
     error: str = ""
 
 
-class Run:
-    """One claim being answered."""
+class TurnRun:
+    """Answers one claim."""
 
     def __init__(
         self, setup: Setup, claim: Claim, publish: Callable[[Claim, RunEvent], None]
@@ -94,45 +95,44 @@ class Run:
         self.claim = claim
         self._publish = publish
         self._stopped: str | None = None
-        self._talk: asyncio.Task[Outcome] | None = None
+        self._engine_task: asyncio.Task[EngineOutcome] | None = None
         self._turn: AsyncLiveTurn | None = None
         self._overflowed = False
         self._budget: int | None = None
-        self._carried: tuple[Item, ...] = ()  # what a turn had done before it overflowed
+        self._earlier_steps: tuple[Item, ...] = ()  # of the turn that overflowed
 
     def stop(self, why: str) -> None:
-        """Let the turn end now: cancelled, interrupted, timeout or closed."""
+        """Stop the turn: cancelled, interrupted, timeout or closed."""
         self._stopped = self._stopped or why
-        if self._talk is not None:
-            self._talk.cancel()
+        if self._engine_task is not None:
+            self._engine_task.cancel()
 
-    def tell(self, event: RunEvent) -> None:
-        """Let whoever waits for these entries know."""
+    def _notify(self, event: RunEvent) -> None:
         self._publish(self.claim, event)
 
     async def answer(self, *, go_on: bool = True) -> Claim | None:
-        """Answer the claim; what this process answers next in the same line, if it is to go on."""
+        """Answer the claim; returns the next claim of the same session if `go_on` is set."""
         try:
             plan, turn, context = await self._begin()
         except LedgerError as error:
             await self.setup.queue.fail(self.claim, str(error))
-            self.tell(Failed(None, str(error), "refused"))
+            self._notify(Failed(None, str(error), "refused"))
             return None
-        calls = Calls(turn, self.claim.session_label, plan.tools, plan.granted)
-        speech = Speech(turn)
-        outcome = await self._converse(plan, turn, context, calls, speech)
+        calls = TurnCalls(turn, self.claim.session_label, plan.tools, plan.granted)
+        output = AssistantOutput(turn)
+        outcome = await self._converse(plan, turn, context, calls, output)
         if outcome.kind == "overflow" and not self._overflowed and not self._stopped:
             self._overflowed = True
-            self._carried = speech.items()
+            self._earlier_steps = output.items()
             await self._make_room(plan, turn, context, outcome)
             return await self.answer(go_on=go_on)
-        return await self._seal(plan, turn, calls, speech, outcome, go_on=go_on)
+        return await self._seal(plan, turn, calls, output, outcome, go_on=go_on)
 
     async def give_up(self, error: Exception) -> None:
-        """Something went wrong that nobody foresaw: fail the turn, and its entries with it."""
+        """Fail the turn and its entries after an unexpected exception."""
         reason = f"{type(error).__name__}: {error}"
         turn = self._turn
-        self.tell(Failed(turn.id if turn else None, reason))
+        self._notify(Failed(turn.id if turn else None, reason))
         if turn is None or turn.state.sealed:
             await self.setup.queue.fail(self.claim, reason)
             return
@@ -141,8 +141,8 @@ class Run:
 
     # -- before the engine ----------------------------------------------------------------------
 
-    async def _begin(self) -> tuple[Plan, AsyncLiveTurn, Context]:
-        """The turn, begun on the head as it is; if that moves away meanwhile, on the new one."""
+    async def _begin(self) -> tuple[TurnPlan, AsyncLiveTurn, Context]:
+        """Begin the turn on the head of the session; if the head moves, on the new one."""
         for attempt in range(MOVES_MAX):
             plan = await self._configure()
             context = await self._assemble(plan)
@@ -155,18 +155,18 @@ class Run:
             else:
                 ids = tuple(entry.id for entry in self.claim.entries)
                 label = self.claim.session_label
-                self.tell(Started(turn.id, label, ids, plan.model.model))
+                self._notify(Started(turn.id, label, ids, plan.model.model))
                 return plan, turn, context
         raise AssertionError("not reached")
 
-    async def _configure(self) -> Plan:
-        """Defaults, what the head's turn said, directives, permissions: folded in this order."""
+    async def _configure(self) -> TurnPlan:
+        """Fold the layers in order: defaults, the parent turn, directives, permissions."""
         claim, policy = self.claim, self.setup.policy
         asks = [entry.ask for entry in claim.entries if entry.ask is not None]
         persona_id = claim.session.persona_id
         persona = policy.persona(persona_id)
-        said = next((ask.role for ask in reversed(asks) if ask.role), None)
-        role: TurnRole = said or ("worker" if claim.session.is_subagent else persona.role)
+        default: TurnRole = "worker" if claim.session.is_subagent else persona.role
+        role = next((ask.role for ask in reversed(asks) if ask.role), default)
         config = Config(
             directives={name: value for ask in asks for name, value in ask.directives.items()},
             defaults=_defaults(policy, persona_id, role, self.setup.engine.name),
@@ -188,12 +188,12 @@ class Run:
         model = ModelConfig(*(values.get(name) for name in ModelConfig.__struct_fields__))
         prompt = prompts.system_prompt(persona, role, claim.session)
         messages = prompts.messages_of(claim)
-        return Plan(
+        return TurnPlan(
             role, persona_id, toolset, tools, granted, config, model, prompt, messages, asks[-1]
         )
 
     async def _manager_layers(self) -> tuple[Layer, ...]:
-        """What a worker's manager was stopped by when it spawned it."""
+        """The permission layers of the manager's turn that spawned this worker."""
         spawned_by = self.claim.session.parent_turn_id
         if spawned_by is None:
             return ()
@@ -206,8 +206,8 @@ class Run:
             for layer in granted.layers
         )
 
-    async def _assemble(self, plan: Plan) -> Context:
-        """What the model is shown; compacted first, ahead of the limit."""
+    async def _assemble(self, plan: TurnPlan) -> Context:
+        """The context of the turn; the session is compacted first if it nears the limit."""
         limits = self.setup.policy.context
         context = await self._context(plan)
         if self._overflowed or context.total_tokens <= limits.window_tokens * limits.compact_at:
@@ -215,18 +215,18 @@ class Run:
         await self._compact(plan, limits.window_tokens * limits.compact_to, "context_limit")
         return await self._context(plan)
 
-    async def _context(self, plan: Plan) -> Context:
-        """What the model is shown; where a budget was set, cut to it, the last turns last."""
+    async def _context(self, plan: TurnPlan) -> Context:
+        """The context of the turn, shortened to the budget if there is one."""
         label, query = self.claim.session.label, plan.messages
         for last in PROTECTED if self._budget is not None else ():
             with suppress(Refused):
                 return await self.setup.ledger.context(
                     label, query=query, budget=self._budget, last=last
                 )
-        # No budget, or not even the query fits into it: the provider may say so.
+        # No budget, or not even the query fits: then the provider reports the overflow.
         return await self.setup.ledger.context(label, query=query)
 
-    async def _begin_turn(self, plan: Plan, context: Context) -> AsyncLiveTurn:
+    async def _begin_turn(self, plan: TurnPlan, context: Context) -> AsyncLiveTurn:
         persona = self.setup.policy.persona(plan.persona_id)
         query = prompts.with_context(plan.messages, plan.persona_id, persona, context)
         self._turn = await self.setup.queue.begin(
@@ -248,77 +248,81 @@ class Run:
     # -- the engine -----------------------------------------------------------------------------
 
     async def _converse(
-        self, plan: Plan, turn: AsyncLiveTurn, context: Context, calls: Calls, speech: Speech
-    ) -> Outcome:
-        """Let the engine run, until it ends, fails, is stopped or takes too long."""
+        self,
+        plan: TurnPlan,
+        turn: AsyncLiveTurn,
+        context: Context,
+        calls: TurnCalls,
+        output: AssistantOutput,
+    ) -> EngineOutcome:
+        """Run the engine until it ends, fails, is stopped or times out."""
         request = Request(
-            (*context.items, *self._carried),
+            (*context.items, *self._earlier_steps),
             plan.prompt or context.system_prompt,
             plan.model,
             tuple(tool.tool for name, tool in plan.tools.items() if name in plan.granted.tools),
             calls.call,
             self._steering(turn),
         )
-        talk = self._talk = asyncio.create_task(self._listen(request, speech))
+        task = self._engine_task = asyncio.create_task(self._listen(request, output))
         if self._stopped:
-            talk.cancel()
+            task.cancel()
         try:
-            done, _ = await asyncio.wait([talk], timeout=self.setup.policy.engine.timeout_seconds)
-        except asyncio.CancelledError:  # the whole broker is
+            done, _ = await asyncio.wait([task], timeout=self.setup.policy.engine.timeout_seconds)
+        except asyncio.CancelledError:  # the broker is being closed
             self.stop(CLOSED)
             done = set()
         if not done:
             self.stop(TIMEOUT)
-            await asyncio.wait([talk])
-        self._talk = None
-        if talk.cancelled():
+            await asyncio.wait([task])
+        self._engine_task = None
+        if task.cancelled():
             why = self._stopped or CANCELLED
-            return Outcome(None, why, WORDS[why])
-        return talk.result()
+            return EngineOutcome(None, why, STOP_MESSAGES[why])
+        return task.result()
 
-    async def _listen(self, request: Request, speech: Speech) -> Outcome:
-        outcome = Outcome(None, "unavailable", "the engine ended without an answer")
+    async def _listen(self, request: Request, output: AssistantOutput) -> EngineOutcome:
+        outcome = EngineOutcome(None, "unavailable", "the engine ended without an answer")
         try:
             async for event in self.setup.engine.run(request):
                 if isinstance(event, Finished):
-                    outcome = Outcome(event)
+                    outcome = EngineOutcome(event)
                     continue
-                await speech.hear(event)
-                if not isinstance(event, MessageDone):  # its pieces were told
-                    self.tell(event)
+                await output.add(event)
+                if not isinstance(event, MessageDone):  # its parts were published
+                    self._notify(event)
         except EngineError as error:
-            return Outcome(None, error.kind, str(error))
+            return EngineOutcome(None, error.kind, str(error))
         except LedgerError:
             raise
-        except Exception as error:  # an engine's own mistake must not end the line
-            return Outcome(None, "error", f"{type(error).__name__}: {error}")
+        except Exception as error:  # a bug of an engine must not end the queue
+            return EngineOutcome(None, "error", f"{type(error).__name__}: {error}")
         return outcome
 
     def _steering(self, turn: AsyncLiveTurn) -> Callable[[], Any]:
         async def steer() -> tuple[TextItem, ...]:
-            taken = await self.setup.queue.steer(turn, self.claim.session_label)
-            said = []
-            for entry in taken:
+            items = []
+            for entry in await self.setup.queue.steer(turn, self.claim.session_label):
                 for message in entry.ask.messages if entry.ask else ():
-                    said.append(TextItem("user", message.content or "", turn.id, "query"))
-                    self.tell(Steered(turn.id, entry.id, message.content or ""))
-            return tuple(said)
+                    items.append(TextItem("user", message.content or "", turn.id, "query"))
+                    self._notify(Steered(turn.id, entry.id, message.content or ""))
+            return tuple(items)
 
         return steer
 
     # -- after the engine -----------------------------------------------------------------------
 
     async def _make_room(
-        self, plan: Plan, turn: AsyncLiveTurn, context: Context, outcome: Outcome
+        self, plan: TurnPlan, turn: AsyncLiveTurn, context: Context, outcome: EngineOutcome
     ) -> None:
-        """After an overflow: fail the turn, compact, and let another turn answer."""
+        """After an overflow, fail the turn and compact, so that another turn can answer."""
         limits = self.setup.policy.context
         self.claim = await self.setup.queue.again(self.claim, turn, outcome.error)
         window = min(limits.window_tokens, context.total_tokens)
         await self._compact(plan, window * limits.overflow_to, "overflow_recovery")
 
-    async def _compact(self, plan: Plan, tokens: float, trigger: Trigger) -> None:
-        """Compact the session; where nothing is to be gained, cut what the model is shown."""
+    async def _compact(self, plan: TurnPlan, tokens: float, trigger: Trigger) -> None:
+        """Compact the session; if nothing can be compacted, shorten the context instead."""
         budget = max(1, int(tokens))
         try:
             turn = await self.setup.ledger.compact(
@@ -333,85 +337,94 @@ class Run:
         except Refused:
             self._budget = budget
             return
-        made = turn.compaction
-        if made is not None:
-            self.tell(Compacted(turn.id, trigger, made.tokens_before, made.tokens_after))
+        compaction = turn.compaction
+        if compaction is not None:
+            before, after = compaction.tokens_before, compaction.tokens_after
+            self._notify(Compacted(turn.id, trigger, before, after))
         self.claim = await self.setup.queue.look_again(self.claim)
 
     async def _seal(
         self,
-        plan: Plan,
+        plan: TurnPlan,
         turn: AsyncLiveTurn,
-        calls: Calls,
-        speech: Speech,
-        outcome: Outcome,
+        calls: TurnCalls,
+        output: AssistantOutput,
+        outcome: EngineOutcome,
         *,
         go_on: bool,
     ) -> Claim | None:
         finished = outcome.finished
         if finished is None:
-            ending = self._failing(plan, turn, calls, speech, outcome)
+            ending = self._failing(plan, turn, calls, output, outcome)
         else:
             work = turn.state.respond(
-                speech.response(finished, plan.ask.reply_to),
+                output.response(finished, plan.ask.reply_to),
                 usage=finished.usage,
                 model=finished.model,
                 provider=finished.provider,
                 permissions_used=permissions.encode(calls.used).decode(),
             )
             ending = ClaimEnding(
-                (work,), "done", None, *self._reporting(plan, turn, speech.text, "")
+                (work,), "done", None, *self._reporting(plan, turn, output.text, "")
             )
-        moved, more = await self.setup.queue.seal(
+        moved, next_claim = await self.setup.queue.seal(
             self.claim, turn, ending._replace(go_on=go_on and outcome.kind != CLOSED)
         )
-        self._tell_end(turn, speech, outcome, beside=moved is not None)
+        self._publish_end(turn, output, outcome, beside=moved is not None)
         if outcome.kind == CLOSED:
             raise asyncio.CancelledError
-        return more
+        return next_claim
 
     def _failing(
-        self, plan: Plan, turn: AsyncLiveTurn, calls: Calls, speech: Speech, outcome: Outcome
+        self,
+        plan: TurnPlan,
+        turn: AsyncLiveTurn,
+        calls: TurnCalls,
+        output: AssistantOutput,
+        outcome: EngineOutcome,
     ) -> ClaimEnding:
-        kept = speech.unfinished()
+        unfinished = output.unfinished()
         used = permissions.encode(calls.used).decode()
-        works: list[Any] = [turn.state.message(kept, streamed=True)[1]] if kept else []
+        works: list[Any] = [turn.state.message(unfinished, streamed=True)[1]] if unfinished else []
         works.append(turn.state.fail(outcome.error, Usage(), permissions_used=used))
-        again = outcome.kind == INTERRUPTED or (outcome.kind == CLOSED and not calls.any_ran)
-        if again:
+        if outcome.kind == INTERRUPTED or (outcome.kind == CLOSED and not calls.any_ran):
             return ClaimEnding(tuple(works), "waiting")
         status: QueueStatus = "cancelled" if outcome.kind == CANCELLED else "failed"
-        report = self._reporting(plan, turn, speech.text, outcome.error)
+        report = self._reporting(plan, turn, output.text, outcome.error)
         return ClaimEnding(tuple(works), status, outcome.error, *report)
 
     def _reporting(
-        self, plan: Plan, turn: AsyncLiveTurn, text: str, error: str
+        self, plan: TurnPlan, turn: AsyncLiveTurn, text: str, error: str
     ) -> tuple[NewEntry | None, TaskStatus | None]:
-        """What a worker's manager is told, and what became of the task."""
+        """The report to a worker's manager, and the status of the task."""
         if plan.ask.reply_to is None:
             return None, None
         status: TaskStatus = "failed" if error else "completed"
         session = self.claim.session_label
         return report(plan.ask.reply_to, session, turn.id, status, error or text), status
 
-    def _tell_end(
-        self, turn: AsyncLiveTurn, speech: Speech, outcome: Outcome, *, beside: bool
+    def _publish_end(
+        self, turn: AsyncLiveTurn, output: AssistantOutput, outcome: EngineOutcome, *, beside: bool
     ) -> None:
         finished = outcome.finished
         if finished is not None:
-            said = (finished.usage, finished.model, finished.stop_reason, beside)
-            self.tell(Completed(turn.id, speech.text, *said))
+            details = (finished.usage, finished.model, finished.stop_reason, beside)
+            self._notify(Completed(turn.id, output.text, *details))
         elif outcome.kind == INTERRUPTED:
-            self.tell(Interrupted(turn.id))
+            self._notify(Interrupted(turn.id))
         else:
-            self.tell(Failed(turn.id, outcome.error, outcome.kind, speech.text))
+            self._notify(Failed(turn.id, outcome.error, outcome.kind, output.text))
 
 
 def report(manager: str, worker: str, turn_id: str, status: TaskStatus, text: str) -> NewEntry:
-    """A worker's result as a message from an agent, for its manager's line; told once."""
-    told = {"worker": {"session": worker, "turn_id": turn_id, "status": status}}
-    said = f"[worker {worker}: {status}]\n{text}"
-    message = Message("user", said, "agent", metadata_json=permissions.encode(told).decode())
+    """A worker's result as a message to the session of its manager; the id makes it unique."""
+    metadata = {"worker": {"session": worker, "turn_id": turn_id, "status": status}}
+    message = Message(
+        "user",
+        f"[worker {worker}: {status}]\n{text}",
+        "agent",
+        metadata_json=permissions.encode(metadata).decode(),
+    )
     return new_entry(
         manager,
         Ask((message,)),
@@ -423,10 +436,9 @@ def report(manager: str, worker: str, turn_id: str, status: TaskStatus, text: st
 
 
 def _defaults(policy: Policy, persona_id: str, role: TurnRole, engine: str) -> dict[str, Any]:
-    """What holds where nobody says anything."""
     model = policy.model_defaults(persona_id)
     own = policy.persona(persona_id).toolset
     toolset = (policy.workers.toolset or own) if role == "worker" else own
     values = {name: getattr(model, name) for name in ModelConfig.__struct_fields__}
-    every = {"engine": engine, "toolset": toolset, **values}
-    return {name: value for name, value in every.items() if value is not None}
+    defaults = {"engine": engine, "toolset": toolset, **values}
+    return {name: value for name, value in defaults.items() if value is not None}

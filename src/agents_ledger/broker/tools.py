@@ -1,4 +1,4 @@
-"""The tools that a program offers, and a turn's calls of them: checked, recorded, executed."""
+"""Tools that a program offers, and the calls of a turn: checked, recorded, executed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from agents_ledger.model.turns import to_json
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Invocation(NamedTuple):
-    """One call of a tool, as its function gets it."""
+class ToolInvocation(NamedTuple):
+    """The argument of a tool's function."""
 
     params: Mapping[str, Any]
     session_label: str
@@ -30,10 +30,10 @@ class Invocation(NamedTuple):
 
 
 class OfferedTool(NamedTuple):
-    """A tool that a program offers. `run` gets an Invocation; what it returns becomes JSON."""
+    """A tool that a program offers. The result of `run` becomes JSON."""
 
     tool: Tool
-    run: Callable[[Invocation], Awaitable[object]]
+    run: Callable[[ToolInvocation], Awaitable[object]]
     credentials: tuple[str, ...] = ()
 
 
@@ -45,20 +45,19 @@ def offer(
     parameters: Mapping[str, Any] | None = None,
     credentials: Iterable[str] = (),
 ) -> OfferedTool:
-    """A plain function as a tool: its parameters by name, its docstring as the description.
+    """Make a tool of a function; its docstring is the default description.
 
     A function that is not a coroutine runs in a thread.
     """
     schema = parameters if parameters is not None else _schema(function)
 
-    async def run(invocation: Invocation) -> object:
+    async def run(invocation: ToolInvocation) -> object:
         if inspect.iscoroutinefunction(function):
             return await function(**invocation.params)
         return await asyncio.to_thread(function, **invocation.params)
 
-    named = name or function.__name__
-    told = description or inspect.getdoc(function) or ""
-    return OfferedTool(Tool(named, told, schema), run, tuple(credentials))
+    tool = Tool(name or function.__name__, description or inspect.getdoc(function) or "", schema)
+    return OfferedTool(tool, run, tuple(credentials))
 
 
 def _schema(function: Callable[..., object]) -> Mapping[str, Any]:
@@ -69,8 +68,8 @@ def _schema(function: Callable[..., object]) -> Mapping[str, Any]:
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise Refused(
-                f"tool {function.__name__!r} takes any parameters",
-                "Name each, or give the schema as `parameters`.",
+                f"tool {function.__name__!r} has variable parameters",
+                "Name each parameter, or pass the schema as `parameters`.",
             )
         hint = hints.get(parameter.name, Any)
         properties[parameter.name] = msgspec.json.schema(hint)
@@ -80,7 +79,7 @@ def _schema(function: Callable[..., object]) -> Mapping[str, Any]:
 
 
 def _json_of(text: str) -> str:
-    """JSON as it is; text that is none, as JSON text."""
+    """A text that is JSON unchanged; any other text as a JSON string."""
     try:
         msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -88,8 +87,8 @@ def _json_of(text: str) -> str:
     return text
 
 
-class Calls:
-    """The calls of one turn."""
+class TurnCalls:
+    """Executes the tool calls of one turn."""
 
     def __init__(
         self, turn: AsyncLiveTurn, label: str, tools: Mapping[str, OfferedTool], may: Permissions
@@ -105,33 +104,32 @@ class Calls:
 
     @property
     def used(self) -> Used:
-        """What was really used."""
         return Used(dict(self._ran), dict(self._rejected), tuple(sorted(self._credentials)))
 
     @property
     def any_ran(self) -> bool:
-        """Whether a tool was executed."""
         return bool(self._ran)
 
     async def call(self, item: CallItem) -> ResultItem:
-        """Check, record and execute one call: what an engine awaits."""
-        given = _json_of(item.params_json)
-        call = await self._turn.tool_call(item.tool_name, given, id=self._id(item.id))
-        refused = self._refusal(item.tool_name)
-        if refused is not None:
+        """Check, record and execute one call."""
+        call = await self._turn.tool_call(
+            item.tool_name, _json_of(item.params_json), id=self._unique_id(item.id)
+        )
+        refusal = self._refusal(item.tool_name)
+        if refusal is not None:
             self._rejected[item.tool_name] += 1
-            await call.reject(refused)
-            return ResultItem(item.id, refused, is_error=True)
+            await call.reject(refusal)
+            return ResultItem(item.id, refusal, is_error=True)
         tool = self._tools[item.tool_name]
         self._ran[item.tool_name] += 1
         self._credentials.update(tool.credentials)
         try:
             params = _decode(item.params_json)
-            result = await tool.run(Invocation(params, self._label, self._turn.id, call))
-        except Exception as error:  # whatever a tool does wrong is the model's to see
-            said = f"{type(error).__name__}: {error}"
-            await call.fail(said)
-            return ResultItem(item.id, said, is_error=True)
+            result = await tool.run(ToolInvocation(params, self._label, self._turn.id, call))
+        except Exception as error:  # the model sees any error of a tool
+            message = f"{type(error).__name__}: {error}"
+            await call.fail(message)
+            return ResultItem(item.id, message, is_error=True)
         text = result if isinstance(result, str) else to_json(result)
         await call.complete(_json_of(text))
         return ResultItem(item.id, text)
@@ -141,10 +139,10 @@ class Calls:
             return None
         tool = self._tools.get(name)
         if tool is None:
-            return f"there is no tool {name!r}"
+            return f"no tool {name!r}"
         return f"not permitted: stopped by {self._may.stopped_by(name, tool.credentials)}"
 
-    def _id(self, given: str) -> str:
-        """Providers repeat ids; within a turn each is recorded under its own."""
-        self._ids[given] += 1
-        return given if self._ids[given] == 1 or not given else f"{given}~{self._ids[given]}"
+    def _unique_id(self, id: str) -> str:
+        # Some providers repeat call ids; within a turn each call is recorded under its own id.
+        self._ids[id] += 1
+        return id if self._ids[id] == 1 or not id else f"{id}~{self._ids[id]}"

@@ -1,8 +1,8 @@
-"""Managers and workers: tools to delegate a task to a session of its own, and to hear of it.
+"""Managers and workers: tools that delegate a task to a new session, and follow it.
 
-A worker's session and the call that spawned it name each other. Its result always comes back, as a
-message from an agent in the line of its manager's session: in the transaction that seals the
-worker's turn, or, if its process died, by whichever broker notices.
+A worker's session and the call that spawned it refer to each other. Its result always returns as a
+message to the manager's session: in the transaction that seals the worker's turn or, if its process
+died, from the first broker that notices.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agents_ledger.broker.run import report
-from agents_ledger.broker.tools import Invocation, OfferedTool
+from agents_ledger.broker.tools import OfferedTool, ToolInvocation
 from agents_ledger.ledger.aio.async_queue import AsyncQueue
 from agents_ledger.ledger.sessions.queue_entries import new_entry
 from agents_ledger.model.agents.engine import Tool
@@ -26,50 +26,50 @@ if TYPE_CHECKING:
     from agents_ledger.broker.broker import Broker
 
 WAIT_SECONDS = 300.0
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 ENDED = ("completed", "failed", "cancelled")
 _LABEL = {"type": "string", "description": "The worker's session, as spawn_worker returned it."}
 
 
 def tools(broker: Broker, claim: Claim, role: TurnRole) -> Mapping[str, OfferedTool]:
-    """The tools to delegate, for those who may: managers, and workers, who may have their own."""
+    """The delegation tools, for managers and for workers, which may have workers themselves."""
     if role == "unified" or broker.policy.workers.depth_max < 1:
         return {}
-    desk = _Desk(broker, claim)
+    delegation = _Delegation(broker, claim)
     offered = (
         _tool(
-            desk.spawn,
+            delegation.spawn,
             "spawn_worker",
-            "Give a task to a new worker. Returns at once; the result comes back as a message.",
+            "Delegate a task to a new worker. Returns at once; the result arrives as a message.",
             {
-                "task": {"type": "string", "description": "All that the worker must know."},
-                "toolset": {"type": "string", "description": "Fewer tools than its default."},
+                "task": {"type": "string", "description": "The task, with all context."},
+                "toolset": {"type": "string", "description": "A smaller toolset than the default."},
             },
             ["task"],
         ),
         _tool(
-            desk.send,
+            delegation.send,
             "message_worker",
-            "Tell a worker more, or give it another task. The answer comes back as a message.",
+            "Send a message to a worker. The answer arrives as a message.",
             {"session": _LABEL, "text": {"type": "string"}},
             ["session", "text"],
         ),
         _tool(
-            desk.status,
+            delegation.status,
             "worker_status",
-            "What a worker is doing, and what it and its own workers have used.",
+            "The status of a worker, and the usage of it and its own workers.",
             {"session": _LABEL},
             ["session"],
         ),
         _tool(
-            desk.wait,
+            delegation.wait,
             "wait_for_worker",
-            "Wait until a worker has done its task, and get the result now.",
+            "Wait until a worker has finished, and return its result.",
             {"session": _LABEL, "timeout_seconds": {"type": "number"}},
             ["session"],
         ),
     )
-    return {each.tool.name: each for each in offered}
+    return {tool.tool.name: tool for tool in offered}
 
 
 def _tool(
@@ -79,34 +79,34 @@ def _tool(
     return OfferedTool(Tool(name, description, schema), run)
 
 
-class _Desk:
-    """What one turn delegates."""
+class _Delegation:
+    """The delegation tools of one turn."""
 
     def __init__(self, broker: Broker, claim: Claim) -> None:
         self._broker = broker
         self._claim = claim
 
-    async def spawn(self, made: Invocation) -> object:
-        """A worker's session with its task in line, both or neither."""
+    async def spawn(self, invocation: ToolInvocation) -> object:
+        """Create a worker's session and queue its task, atomically."""
         await self._check_depth()
-        task = str(made.params["task"])
+        task = str(invocation.params["task"])
         worker = Session(
             f"worker:{new_id()}",
             persona_id=self._claim.session.persona_id,
             task_description=task,
             task_status="pending",
         )
-        toolset = made.params.get("toolset")
+        toolset = invocation.params.get("toolset")
         if toolset is not None:
             self._broker.policy.toolset(str(toolset))
         ask = self._ask(task, {"toolset": toolset} if toolset else {})
-        await self._broker.queue.spawn(made.call, worker, self._entry(worker.label, ask))
+        await self._broker.queue.spawn(invocation.call, worker, self._entry(worker.label, ask))
         self._broker.wake(worker.label)
         return {"session": worker.label, "status": "pending"}
 
     def _ask(self, text: str, directives: Mapping[str, Any]) -> Ask:
-        told = to_json({"manager": {"session": self._claim.session_label}})
-        message = Message("user", text, "agent", metadata_json=told)
+        metadata = to_json({"manager": {"session": self._claim.session_label}})
+        message = Message("user", text, "agent", metadata_json=metadata)
         return Ask((message,), directives, "worker", reply_to=self._claim.session_label)
 
     def _entry(self, label: str, ask: Ask) -> Any:
@@ -114,58 +114,55 @@ class _Desk:
         return new_entry(label, ask, "followup", limits=limits, id="", persona_id=None)
 
     async def _check_depth(self) -> None:
-        """Workers may have workers, as deep as the policy lets them."""
         depth, session = 1, self._claim.session
         depth_max = self._broker.policy.workers.depth_max
         while depth <= depth_max and session.parent_session_label is not None:
             session = await self._broker.ledger.session(session.parent_session_label, exact=True)
             depth += 1
         if depth > depth_max:
-            raise Refused(f"workers may not be nested deeper than {depth_max}")
+            raise Refused(f"workers may be nested at most {depth_max} deep")
 
-    async def send(self, made: Invocation) -> object:
-        """A further message to a worker of this session."""
-        worker = await self._worker(made)
-        ask = self._ask(str(made.params["text"]), {})
+    async def send(self, invocation: ToolInvocation) -> object:
+        worker = await self._worker(invocation)
+        ask = self._ask(str(invocation.params["text"]), {})
         queue = self._broker.queue
         entry = await queue.enqueue(worker.label, ask, limits=self._broker.policy.queue)
         self._broker.wake(worker.label)
         return {"session": worker.label, "entry": entry.id, "status": entry.status}
 
-    async def status(self, made: Invocation) -> object:
-        """What became of a worker so far."""
-        worker = await self._worker(made)
+    async def status(self, invocation: ToolInvocation) -> object:
+        worker = await self._worker(invocation)
         used = await self._broker.queue.rollup(worker.label)
         return {"session": worker.label, "status": worker.task_status, "used": used}
 
-    async def wait(self, made: Invocation) -> object:
-        """A worker's result, which then does not come as a message too."""
-        seconds = float(made.params.get("timeout_seconds") or WAIT_SECONDS)
+    async def wait(self, invocation: ToolInvocation) -> object:
+        """Return a worker's result; it is then not delivered as a message."""
+        seconds = float(invocation.params.get("timeout_seconds") or WAIT_SECONDS)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        worker = await self._worker(made)
+        worker = await self._worker(invocation)
         with self._broker.pausing():
             while worker.task_status not in ENDED and loop.time() < deadline:
-                await asyncio.sleep(LOOK_SECONDS)
-                worker = await self._worker(made)
+                await asyncio.sleep(POLL_SECONDS)
+                worker = await self._worker(invocation)
         if worker.task_status not in ENDED:
             return {"session": worker.label, "status": worker.task_status, "result": None}
-        result = await self._broker.queue.take_result(worker.label, made.turn_id)
+        result = await self._broker.queue.take_result(worker.label, invocation.turn_id)
         return {"session": worker.label, "status": worker.task_status, "result": result}
 
-    async def _worker(self, made: Invocation) -> Session:
-        label = str(made.params["session"])
+    async def _worker(self, invocation: ToolInvocation) -> Session:
+        label = str(invocation.params["session"])
         worker = await self._broker.ledger.session(label, exact=True)
         if worker.parent_session_label != self._claim.session_label:
-            raise Refused(f"session {label!r} is no worker of {self._claim.session_label!r}")
+            raise Refused(f"session {label!r} is not a worker of {self._claim.session_label!r}")
         return worker
 
 
 async def report_lost(queue: AsyncQueue) -> tuple[str, ...]:
-    """Tell managers of workers whose process died; the labels of the managers' sessions."""
-    told = []
+    """Report workers whose process died to their managers; returns the managers' labels."""
+    managers = []
     for label, manager, turn_id, error in await queue.lost_workers():
         entry = report(manager, label, turn_id, "failed", error or "the worker's process died")
         await queue.report_lost(label, entry)
-        told.append(manager)
-    return tuple(told)
+        managers.append(manager)
+    return tuple(managers)

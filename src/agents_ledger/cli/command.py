@@ -99,6 +99,7 @@ def complete_target(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
     try:
         with Invocation(address).reading() as ledger:
             labels = [session.label for session in ledger.sessions(limit=1000)]
+    # A completion must not print errors.
     except LedgerError:
         return []
     return [label for label in labels if label.startswith(incomplete) and label.isprintable()]

@@ -98,7 +98,7 @@ class Program(click.Group):
             raise click.UsageError(message, ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands under their headings; click's own version would import every module."""
+        # The version of click would import every module for its summary.
         for heading, rows in SECTIONS.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(8), about) for name, (_, about) in rows.items()])
@@ -116,7 +116,7 @@ class Program(click.Group):
         ]
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
-        """Run a command and exit with its code."""
+        # In standalone mode click prints errors itself, in another format.
         options["standalone_mode"] = False
         try:
             code = super().main(*args, **options)
@@ -145,9 +145,9 @@ class Program(click.Group):
 
 
 def _close_pipe() -> int:
-    """Redirect stdout, so that Python does not fail when it flushes the buffer at exit."""
     import os
 
+    # Python flushes stdout at exit, and would fail again on the closed pipe.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return PIPE_CLOSED
 

@@ -211,14 +211,16 @@ class Output:
         if self.is_terminal:
             click.echo(text, color=self._colour)
         else:
-            sys.stdout.write(f"{text}\n")  # echo would flush every line
+            # click.echo() flushes every line, which is slow for long listings in a pipe.
+            sys.stdout.write(f"{text}\n")
 
 
 def note(*spans: Span) -> None:
     """Print one line on stderr."""
     colour = _wants_colour(sys.stderr.isatty())
     text = _render(spans, colour=colour)
-    sys.stdout.flush()  # both streams may go to the same file
+    # Both streams may go to the same file: keep their order.
+    sys.stdout.flush()
     if not _can_draw(sys.stderr.encoding):
         text = text.translate(_ASCII)
     click.echo(text, err=True, color=colour)

@@ -107,6 +107,7 @@ class ExportedThread:
         label = call.spawned_session_label
         if not self._subagents or label is None or label in self._inside:
             return None
+        # Subagents that spawn each other would never end.
         if len(self._inside) > NESTED_MAX:
             return None
         try:

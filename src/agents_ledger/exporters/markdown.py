@@ -153,6 +153,7 @@ def code(text: str) -> str:
 def fenced(text: str, language: str = "") -> str:
     """A code block with a fence that the text cannot close."""
     text = visible_lines(text).rstrip("\n")
+    # Longer than any run of backticks in the text.
     ticks = "`" * max(3, max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     return f"{ticks}{language}\n{text}\n{ticks}"
 

@@ -39,6 +39,7 @@ class SecretRule(NamedTuple):
 
 _DIGIT = re.compile(r"\d")
 _LETTER = re.compile(r"[A-Za-z]")
+# Placeholders and references to a setting, as they appear in documentation and code.
 _NO_SECRET = re.compile(
     r"(?i)^(?:x+|\*+|\.+|#+|0+)$|^[<$%{\[(]|your|example|placeholder|changeme|dummy|redacted|masked"
     r"|^(?:process\.env|os\.environ|env|settings|config|self|this|args|secrets)\b[.\[]"
@@ -85,6 +86,7 @@ RULES = (
     _rule("age key", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
     _rule("Anthropic key", "sk-ant-", rf"{_START}sk-ant-[A-Za-z0-9_-]{{16,}}"),
     _rule("OpenRouter key", "sk-or-", rf"{_START}sk-or-[A-Za-z0-9_-]{{16,}}"),
+    # Keys of many other providers begin with sk- too; words such as sk-learn-model have no digit.
     _rule("OpenAI key", "sk-", rf"{_START}sk-[A-Za-z0-9_-]{{20,}}", _mixed),
     _rule(
         "GitHub token",
@@ -205,6 +207,7 @@ class Masker:
             if any(hint in text for hint in rule.hints):
                 mask = partial(self._mask, rule=rule, where=where)
                 text = rule.pattern.sub(mask, text)
+        # Last, so that a long key is masked by its own rule.
         if len(text) >= OPAQUE_MIN:
             text = _OPAQUE.sub(lambda match: self._leave_out(match[0], where), text)
         return text
@@ -215,6 +218,7 @@ class Masker:
         if not rule.is_secret(secret) or MARK in secret:
             return match[0]
         replacement = secret[: min(VISIBLE_MAX, len(secret) // 4)] + MARK
+        # The first characters of a private key are its header.
         if rule.kind == "private key":
             replacement = MARK
         self._counts[rule.kind, where, replacement] += 1

@@ -65,11 +65,7 @@ def export_source(ledger: Ledger, label: str, target_path: str | Path) -> tuple[
 
 
 def write_files(
-    ledger: Ledger,
-    files: Sequence[SourceFile],
-    target_path: str | Path,
-    *,
-    in_folder: bool = False,
+    ledger: Ledger, files: Sequence[SourceFile], target_path: str | Path, *, in_folder: bool = False
 ) -> tuple[Path, ...]:
     """Write archived files. Returns the paths written.
 
@@ -138,6 +134,7 @@ def _with_earlier_states(sources: Sources, files: Iterable[SourceFile]) -> list[
         selected.append(latest)
         if not earlier or latest.kind != "lines":
             continue
+        # Digests rather than lines: files of several gigabytes occur.
         written = set(_line_digests(sources, latest))
         for file in earlier:
             lines = set(_line_digests(sources, file))
@@ -195,6 +192,7 @@ def _write_rows(sources: Sources, file: SourceFile, path: Path) -> None:
         if record.row is not None:
             last[record.row.identity] = record.offset
             columns.setdefault(record.row.table, {}).update(dict.fromkeys(record.row.columns))
+    # Created private first: SQLite would create it with the umask.
     make_new(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = DELETE")

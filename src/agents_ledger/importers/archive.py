@@ -1,21 +1,21 @@
-"""Keeps what is new of files, before anything is derived; many small files in one commit."""
+"""Archives what is new of files before anything is derived; many small files in one commit."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import BinaryIO
 
 from agents_ledger.importers import row_archive
-from agents_ledger.importers.discovery import Found
-from agents_ledger.importers.exclusion import Excluded, Left
+from agents_ledger.importers.discovery import HistoryFile
+from agents_ledger.importers.exclusion import ExcludedCounts, ExcludedFolders
 from agents_ledger.importers.parsing import files
 from agents_ledger.importers.port.limits import LIMITS, ImportLimits
-from agents_ledger.importers.port.source import Reader, Table
+from agents_ledger.importers.port.source import Source
 from agents_ledger.importers.transcript.copy_detection import HEAD_BYTES, TRIED, Heads
 from agents_ledger.ledger.projection.source_records import (
     NO_BASE,
@@ -29,121 +29,155 @@ from agents_ledger.ledger.projection.source_records import (
 from agents_ledger.model.errors import Conflict, LedgerError, Refused, StoreUnavailable
 from agents_ledger.model.imports.sources import Fault, SourceFile, SourceKind
 
-PACKED_BESIDE = 64 << 10  # less is packed before a thread has begun
-PACKERS = 2  # threads: packing is a sixth of an import
+COMPRESSED_IN_THREAD = 64 << 10  # less is compressed before a thread has started
+COMPRESSION_THREADS = 2  # compressing is a sixth of an import
 
 
-class Keeper:
-    """Keeps files; which families have something new is known when all is kept. Packing lets other
-    threads run, so it is done beside the reading of the next files."""
+class Archiver:
+    """Archives files, and collects the families that have something new to derive.
+
+    zstd releases the GIL, so data is compressed while the next files are read.
+    """
 
     def __init__(self, sources: Sources, limits: ImportLimits = LIMITS) -> None:
-        self._limits = limits
-        self.families: dict[str, Reader] = {}  # that have something to derive
-        self.unplanned: dict[str, None] = {}  # those that nobody planned yet, in order
-        self.copies: dict[str, str] = {}  # families, and those that they go on from
-        self.sizes: Counter[str] = Counter()  # bytes that are kept of each
-        self._taken: set[str] = set()  # their paths
+        self.families: dict[str, Source] = {}  # to derive, in order
+        self.copies: dict[str, str] = {}  # families, and the families they continue
         self.faults: list[Fault] = []
         self.failed = 0
-        self.left = Left()
-        self.unchanged: list[str] = []  # the paths of files with nothing new
+        self.excluded = ExcludedCounts()
+        self.unchanged: list[str] = []  # paths
         self.read_bytes = 0
         self._sources = sources
-        self._packing: deque[_Packing] = deque(maxlen=PACKERS)
-        self._waiting: list[tuple[Found, Callable[[], Growth]]] = []
-        self._waiting_bytes = 0
-        self._flushed = False
-        self._heads: dict[str, Heads] = {}  # of the files of a source
-        self._seen: set[str] = set()  # the folders whose kept files are among them
+        self._limits = limits
+        self._threads: deque[_CompressionThread] = deque(maxlen=COMPRESSION_THREADS)
+        self._batch: list[tuple[HistoryFile, Callable[[], Growth]]] = []
+        self._batch_bytes = 0
+        self._heads: dict[str, Heads] = {}  # by source
+        self._folders: set[str] = set()  # whose archived files are among these heads
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> Archiver:
         return self
 
-    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         try:
-            if failed is None:
+            if error is None:
                 self.flush()
         finally:
-            for packing in self._packing:
-                packing.join()
+            for thread in self._threads:
+                thread.join()
 
-    def add(self, found: Found) -> None:
-        """Keep what is new of a file, now or with the next ones. A fault is noted, not raised."""
+    def add(self, file: HistoryFile) -> None:
+        """Archive what is new of a file, now or with the next ones. An unreadable file is reported
+        as a fault."""
         try:
-            self._add_beside_others(found)
+            self._add_despite_conflicts(file)
         except StoreUnavailable:  # the ledger itself: no other file will fare better
             raise
         except (LedgerError, OSError) as error:
-            self.faults.append(Fault(str(found.path), str(error)))
+            self._report(file, error)
             self.failed += 1
-        if self._waiting_bytes >= self._limits.batch_bytes or self._is_batch():
+        if self._batch_is_full():
             self.flush()
 
-    def _is_batch(self) -> bool:
-        return len(self._waiting) >= self._limits.batch_files
+    def _batch_is_full(self) -> bool:
+        limits = self._limits
+        return self._batch_bytes >= limits.batch_bytes or len(self._batch) >= limits.batch_files
 
-    def _add_beside_others(self, found: Found) -> None:
-        """Where another import keeps the same file, go on from what it kept, as often as it kept
-        more."""
-        path, met = files.logical_path(found.path), None
+    def _add_despite_conflicts(self, file: HistoryFile) -> None:
+        """Where another import archives the same file, continue from what it archived, as long as
+        it makes progress."""
+        path, state = files.logical_path(file.path), None
         while True:
             try:
-                return self._add(found)
+                return self._add(file)
             except Conflict:
-                last, met = met, self._sources.file(path)
-                if met == last:
+                last_state, state = state, self._sources.file(path)
+                if state == last_state:
                     raise
 
     def flush(self) -> None:
-        """Keep what waits."""
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        if not waiting:
+        """Commit the current batch."""
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
+        if not batch:
             return
-        grown = [growing() for _, growing in waiting]
-        kept = self._sources.keep(grown)
-        self._flushed = True
-        for (found, _), lost, file in zip(waiting, grown, kept, strict=True):
-            if file is not None:
-                self._unless_derived(file, found.reader)
+        growths = [compressed() for _, compressed in batch]
+        archived = self._sources.keep(growths)
+        for (file, _), grown, source_file in zip(batch, growths, archived, strict=True):
+            if source_file is not None:
+                self._add_unless_derived(source_file, file.source)
                 continue
-            self.read_bytes -= lost.file.kept_bytes - lost.kept_before
-            self.add(found)  # another import was quicker: go on from what it kept
+            self.read_bytes -= grown.file.kept_bytes - grown.kept_before
+            self.add(file)  # another import was faster: continue from what it archived
         self.flush()
 
-    def has_flushed(self) -> bool:
-        """Whether something was kept since this was asked before. All that was added is."""
-        flushed = self._flushed and not self._waiting
-        self._flushed = self._flushed and not flushed
-        return flushed
-
-    def _add(self, found: Found) -> None:
-        path, reader = found.path, found.reader
+    def _add(self, file: HistoryFile) -> None:
+        path, source = file.path, file.source
         known = self._sources.file(files.logical_path(path))
-        tables = reader.tables
-        leaving = Excluded.of(found.exclude).leaving(reader, path)
-        if known and row_archive.is_unchanged(known, path, tables, leaving):
-            self._count_left(known, leaving)
-            self._unless_derived(known, reader)
+        exclusion = ExcludedFolders.of(file.exclude).row_exclusion(source, path)
+        if known and row_archive.is_unchanged(known, path, source.tables, exclusion):
+            self._count_excluded(known, exclusion)
+            self._add_unless_derived(known, source)
             return
         with files.open_regular(path) as opened:
             status = os.fstat(opened.fileno())
-            now = (status.st_size, status.st_mtime_ns)
-            if known and known.kind != "rows" and _looks_as(known, now):
-                self._unless_derived(known, reader)
+            looks = (status.st_size, status.st_mtime_ns)
+            if known and known.kind != "rows" and (known.size, known.mtime_ns) == looks:
+                self._add_unless_derived(known, source)
                 return
             files.check_unpacked(path, opened)
-            kind = reader.kind_of(path, files.head_of(path, opened))
+            kind = source.kind_of(path, files.head_of(path, opened))
             if kind != "rows":
-                self._add_file(found, known, opened, kind)
-        if kind == "rows" and tables:
-            self._add_rows(found, known, tables, leaving)
+                self._add_content(file, known, opened, kind)
+        if kind == "rows" and source.tables:
+            self._add_rows(file, known, exclusion)
 
-    def _add_file(
-        self, found: Found, known: SourceFile | None, opened: BinaryIO, kind: SourceKind
+    def add_to_derive(self, file: SourceFile, source: Source) -> None:
+        self.families.setdefault(file.family, source)
+
+    def _add_unless_derived(self, file: SourceFile, source: Source) -> None:
+        derived = (file.source, file.derived_bytes, file.derived_version)
+        if derived == (source.name, file.kept_bytes, source.version):
+            self.unchanged.append(file.path)
+        else:  # an earlier version may have assigned it to another family or source
+            family = source.family(Path(file.path))
+            self.add_to_derive(self._sources.given_to(file, source.name, family), source)
+
+    def _count_excluded(self, file: SourceFile, exclusion: row_archive.RowExclusion) -> None:
+        sessions, matched = row_archive.excluded_sessions(file, exclusion)
+        self.excluded.add(ExcludedCounts(0, sessions, matched))
+
+    def _report(self, file: HistoryFile, error: Exception) -> None:
+        self.faults.append(Fault(str(file.path), str(error)))
+
+    # -- rows of databases --------------------------------------------------------------------
+
+    def _add_rows(
+        self, file: HistoryFile, known: SourceFile | None, exclusion: row_archive.RowExclusion
     ) -> None:
-        """Keep what is new of a file that is kept whole."""
-        path, reader = found.path, found.reader
+        path, source = file.path, file.source
+        before = known if known and known.kind == "rows" else None
+        before = before or self._sources.begin(
+            source=source.name,
+            path=str(path),
+            family=source.family(path),
+            kind="rows",
+            previous=known,
+        )
+        archived = row_archive.archive_rows(
+            self._sources, before, path, source.tables, exclusion=exclusion, limits=self._limits
+        )
+        self._count_excluded(archived.file, exclusion)
+        self.read_bytes += archived.file.kept_bytes - before.kept_bytes
+        self.faults += [Fault(str(path), what) for what in archived.faults]
+        self.failed += not archived.is_whole
+        self._add_unless_derived(archived.file, source)
+
+    # -- files of lines and documents ---------------------------------------------------------
+
+    def _add_content(
+        self, file: HistoryFile, known: SourceFile | None, opened: BinaryIO, kind: SourceKind
+    ) -> None:
+        path = file.path
         status = os.fstat(opened.fileno())
         if known and self._is_same(known, path, opened, status.st_size):
             looks: Looks = {
@@ -151,84 +185,37 @@ class Keeper:
                 "mtime_ns": status.st_mtime_ns,
                 "tail": known.tail_hash,
             }
-            self._wait(found, known, b"", looks, None)
+            self._add_to_batch(file, known, b"", looks, None)
         elif known and kind == known.kind == "lines" and self._continues(known, path, opened):
-            self._grow(known, found, opened, None)
+            self._append(known, file, opened, None)
         else:
-            file = self._sources.begin(
-                source=reader.name,
+            generation = self._sources.begin(
+                source=file.source.name,
                 path=files.logical_path(path),
-                family=found.family,
+                family=file.family,
                 kind=kind,
                 previous=known,
             )
-            self._grow(file, found, opened, known)
-
-    def take(self, file: SourceFile, reader: Reader) -> None:
-        """A kept file is to be derived."""
-        if file.path not in self._taken:
-            self._taken.add(file.path)
-            if file.family not in self.families:
-                self.families[file.family] = reader
-                self.unplanned[file.family] = None
-            self.sizes[file.family] += file.kept_bytes
-
-    def _unless_derived(self, file: SourceFile, reader: Reader) -> None:
-        derived = (file.source, file.derived_bytes, file.derived_version)
-        if derived == (reader.name, file.kept_bytes, reader.version):
-            self.unchanged.append(file.path)
-        else:  # an earlier version may have put it into another family, or taken it for another's
-            family = reader.family(Path(file.path))
-            self.take(self._sources.given_to(file, reader.name, family), reader)
-
-    def _count_left(self, file: SourceFile, leaving: row_archive.RowExclusion) -> None:
-        sessions, met = row_archive.excluded_sessions(file, leaving)
-        self.left.add(Left(0, sessions, met))
-
-    def _add_rows(
-        self,
-        found: Found,
-        known: SourceFile | None,
-        tables: Sequence[Table],
-        leaving: row_archive.RowExclusion,
-    ) -> None:
-        """Keep the rows of a database that are new or have changed."""
-        path, reader = found.path, found.reader
-        goes_on = known if known and known.kind == "rows" else None
-        file = goes_on or self._sources.begin(
-            source=reader.name,
-            path=str(path),
-            family=reader.family(path),
-            kind="rows",
-            previous=known,
-        )
-        kept = row_archive.archive_rows(
-            self._sources, file, path, tables, exclusion=leaving, limits=self._limits
-        )
-        self._count_left(kept.file, leaving)
-        self.read_bytes += kept.file.kept_bytes - file.kept_bytes
-        self.faults += [Fault(str(path), what) for what in kept.faults]
-        self.failed += not kept.is_whole
-        self._unless_derived(kept.file, reader)
+            self._append(generation, file, opened, known)
 
     def _is_same(self, known: SourceFile, path: Path, opened: BinaryIO, size: int) -> bool:
-        """Whether all of a file is what is kept of it: it was written anew, or only touched."""
+        """Whether a file has exactly the archived content: it was rewritten or only touched."""
         if known.size < 0 or (not files.is_packed(path) and size != known.kept_bytes):
             return False
-        at = 0
+        offset = 0
         try:
             for data in files.chunks(path, opened, 0):
-                if data != self._sources.read(known.id, at, len(data)):
+                if data != self._sources.read(known.id, offset, len(data)):
                     return False
-                at += len(data)
+                offset += len(data)
         except Refused as error:
-            if at == 0 or at != known.kept_bytes:
+            if offset == 0 or offset != known.kept_bytes:
                 raise
-            self.faults.append(Fault(str(path), str(error)))  # what is damaged ends where it did
-        return at == known.kept_bytes
+            self.faults.append(Fault(str(path), str(error)))  # damaged where it was damaged before
+        return offset == known.kept_bytes
 
     def _continues(self, known: SourceFile, path: Path, opened: BinaryIO) -> bool:
-        """Whether the file still begins with what is kept of it."""
+        """Whether a file still begins with the archived content, by its first and last bytes."""
         if known.kept_bytes == 0:
             return False
         if not files.is_packed(path):
@@ -237,82 +224,96 @@ class Keeper:
             opened.seek(max(0, known.kept_bytes - TAIL_BYTES))
             last = opened.read(min(known.kept_bytes, TAIL_BYTES))
             return known.tail_hash == tail_hash(first, last)
-        first, last, read = b"", b"", 0
+        first, last, size = b"", b"", 0
         for chunk in files.chunks(path, opened, 0):
-            data = chunk[: known.kept_bytes - read]
+            data = chunk[: known.kept_bytes - size]
             first = first or data[:TAIL_BYTES]
             last = (last + data)[-TAIL_BYTES:]
-            read += len(data)
-            if read >= known.kept_bytes:
+            size += len(data)
+            if size >= known.kept_bytes:
                 break
         return known.tail_hash == tail_hash(first, last)
 
-    def _grow(
-        self, file: SourceFile, found: Found, opened: BinaryIO, base: SourceFile | None
+    def _append(
+        self,
+        archived: SourceFile,
+        file: HistoryFile,
+        opened: BinaryIO,
+        base: SourceFile | None,
     ) -> None:
+        """Archive the content after what is archived. `base`: a file to compress it against."""
         status = os.fstat(opened.fileno())
+        size = archived.kept_bytes
         first = last = b""
-        if file.kept_bytes:
-            first = self._sources.read(file.id, 0, TAIL_BYTES)
-            last = self._sources.read(file.id, max(0, file.kept_bytes - TAIL_BYTES), TAIL_BYTES)
-        pieces = files.chunks(found.path, opened, file.kept_bytes)
-        data = next(pieces, b"")
-        if file.kept_bytes == 0 and file.kind == "lines":
-            base = base or self._original(file, data)
+        if size:
+            first = self._sources.read(archived.id, 0, TAIL_BYTES)
+            last = self._sources.read(archived.id, max(0, size - TAIL_BYTES), TAIL_BYTES)
+        chunks = files.chunks(file.path, opened, size)
+        data = next(chunks, b"")
+        if size == 0 and archived.kind == "lines":
+            base = base or self._original(archived, data)
         while True:
             first = (first + data[:TAIL_BYTES])[:TAIL_BYTES]
             last = (last + data[-TAIL_BYTES:])[-TAIL_BYTES:]
             tail = tail_hash(first, last)
             self.read_bytes += len(data)
-            following = self._following(pieces, found)
+            following = self._next_chunk(chunks, file)
             if not following:
                 break
-            # Until all is kept the size is none: an interrupted import reads on.
-            file = self._sources.append(file, data, size=-1, mtime_ns=0, tail=tail, base=base)
+            # The size stays -1 until all is archived: after an interruption the next import
+            # continues.
+            archived = self._sources.append(
+                archived, data, size=-1, mtime_ns=0, tail=tail, base=base
+            )
             data = following
         looks: Looks = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "tail": tail}
         if following is None:
-            looks |= {"size": -1, "mtime_ns": 0}  # the next import reads on
-        self._wait(found, file, data, looks, base)
+            looks |= {"size": -1, "mtime_ns": 0}  # the next import continues
+        self._add_to_batch(file, archived, data, looks, base)
 
-    def _wait(
-        self, found: Found, file: SourceFile, data: bytes, looks: Looks, base: SourceFile | None
-    ) -> None:
-        """Keep the last bytes of a file with the next ones."""
-        known = self._sources.base_for(file, base) if data else NO_BASE
-        growing = partial(growth, file, data, known, **looks)
-        beside = len(data) >= PACKED_BESIDE
-        self._waiting.append((found, self._beside(growing) if beside else _done(growing())))
-        self._waiting_bytes += len(data)
-
-    def _beside(self, growing: Callable[[], Growth]) -> Callable[[], Growth]:
-        """The same, done by another thread; no more is read than can be packed."""
-        if len(self._packing) == PACKERS:
-            self._packing[0].join()
-        self._packing.append(_Packing(growing))
-        return self._packing[-1].result
-
-    def _following(self, pieces: Iterator[bytes], found: Found) -> bytes | None:
-        """The next of a file's content; None: it cannot be read now. Where the rest is damaged,
-        what was read before is all there is."""
+    def _next_chunk(self, chunks: Iterator[bytes], file: HistoryFile) -> bytes | None:
+        """The next chunk; empty at the end and where the rest is damaged; None if it cannot be read
+        now."""
         try:
-            return next(pieces, b"")
+            return next(chunks, b"")
         except Refused as error:
-            self.faults.append(Fault(str(found.path), str(error)))
+            self._report(file, error)
             return b""
         except OSError as error:
-            self.faults.append(Fault(str(found.path), str(error)))
+            self._report(file, error)
             self.failed += 1
             return None
 
+    def _add_to_batch(
+        self,
+        file: HistoryFile,
+        archived: SourceFile,
+        data: bytes,
+        looks: Looks,
+        base: SourceFile | None,
+    ) -> None:
+        dictionary = self._sources.base_for(archived, base) if data else NO_BASE
+        compress = partial(growth, archived, data, dictionary, **looks)
+        in_thread = len(data) >= COMPRESSED_IN_THREAD
+        compressed = self._compress_in_thread(compress) if in_thread else _constant(compress())
+        self._batch.append((file, compressed))
+        self._batch_bytes += len(data)
+
+    def _compress_in_thread(self, compress: Callable[[], Growth]) -> Callable[[], Growth]:
+        """Waits for a free thread first: no more is read than can be compressed."""
+        if len(self._threads) == COMPRESSION_THREADS:
+            self._threads[0].join()
+        self._threads.append(_CompressionThread(compress))
+        return self._threads[-1].result
+
     def _original(self, file: SourceFile, data: bytes) -> SourceFile | None:
-        """The kept file whose records a new one begins with."""
+        """The archived file whose records a new file begins with."""
         heads = self._heads.setdefault(file.source, Heads())
         folder = os.path.join(os.path.dirname(file.path), "")
-        if folder not in self._seen:
-            self._seen.add(folder)
-            latest = sorted(self._sources.files_under(folder), key=lambda known: known.mtime_ns)
-            for known in latest[-TRIED:]:
+        if folder not in self._folders:
+            self._folders.add(folder)
+            by_age = sorted(self._sources.files_under(folder), key=lambda known: known.mtime_ns)
+            for known in by_age[-TRIED:]:
                 if known.source == file.source and known.kind == "lines":
                     heads.remember(known.path, self._sources.read(known.id, 0, HEAD_BYTES))
         path = heads.original(data)
@@ -320,7 +321,7 @@ class Keeper:
         heads.remember(file.path, data)
         if path is None:
             return None
-        if any(files.logical_path(found.path) == path for found, _ in self._waiting):
+        if any(files.logical_path(waiting.path) == path for waiting, _ in self._batch):
             self.flush()
         original = self._sources.file(path)
         if shares_ids and original is not None and original.family != file.family:
@@ -328,35 +329,27 @@ class Keeper:
         return original
 
 
-class _Packing(Thread):
-    """Packs in a thread of its own."""
+class _CompressionThread(Thread):
+    _result: Growth | BaseException
 
-    _grown: Growth | BaseException
-
-    def __init__(self, growing: Callable[[], Growth]) -> None:
-        super().__init__(name="packing")
-        self._growing = growing
+    def __init__(self, compress: Callable[[], Growth]) -> None:
+        super().__init__(name="compression")
+        self._compress = compress
         self.start()
 
     def run(self) -> None:
-        """Pack, and let go of what was packed."""
         try:
-            self._grown = self._growing()
-        except BaseException as error:  # raised where it is asked for
-            self._grown = error
-        del self._growing
+            self._result = self._compress()
+        except BaseException as error:  # raised by result()
+            self._result = error
+        del self._compress  # and the data it holds
 
     def result(self) -> Growth:
-        """What came of it, once it is done."""
         self.join()
-        if isinstance(self._grown, BaseException):
-            raise self._grown
-        return self._grown
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
 
 
-def _done(grown: Growth) -> Callable[[], Growth]:
-    return lambda: grown
-
-
-def _looks_as(known: SourceFile, now: tuple[int, int]) -> bool:
-    return (known.size, known.mtime_ns) == now
+def _constant(result: Growth) -> Callable[[], Growth]:
+    return lambda: result

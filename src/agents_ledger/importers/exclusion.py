@@ -1,4 +1,4 @@
-"""Which projects are left out. What tells the project of a file is looked at, and not kept."""
+"""Which projects are excluded. Files that tell the project of a session are not archived."""
 
 from __future__ import annotations
 
@@ -14,105 +14,103 @@ from agents_ledger.importers.parsing import databases, files
 from agents_ledger.importers.parsing.db_cursor import DatabaseState
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse_json
 from agents_ledger.importers.parsing.table_scan import select
-from agents_ledger.importers.port.source import (
-    RECORD_MAX,
-    FolderTrace,
-    Project,
-    Reader,
-    Table,
-)
-from agents_ledger.importers.project_folders import Folder
+from agents_ledger.importers.port.limits import LIMITS
+from agents_ledger.importers.port.source import FolderTrace, Project, Source, Table
+from agents_ledger.importers.project_folders import ExcludedFolder
 from agents_ledger.importers.row_archive import NO_EXCLUSION, RowExclusion
 from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.settings import is_whole
 
 T = TypeVar("T")
-HEADS = (files.HEAD_BYTES, 1 << 20, RECORD_MAX)  # of a file, in which it may say its project
+HEAD_SIZES = (files.HEAD_BYTES, 1 << 20, LIMITS.record_bytes)  # tried one after the other
+
+Verdict = Literal["included", "excluded", "unknown", "ambiguous"]
 
 
-Verdict = Literal["kept", "left", "untold", "doubted"]
-
-
-class Left(Struct):
-    """What was left out, and by which of the folders and patterns."""
+class ExcludedCounts(Struct):
+    """How much was excluded, and by which folders and patterns."""
 
     files: int = 0
     sessions: int = 0  # of databases
-    met: set[str] = field(default_factory=set)
+    matched: set[str] = field(default_factory=set)
 
-    def add(self, other: Left) -> None:
-        """Count what another part of the work left out."""
+    def add(self, other: ExcludedCounts) -> None:
         self.files += other.files
         self.sessions += other.sessions
-        self.met |= other.met
+        self.matched |= other.matched
 
 
-class Excluded(NamedTuple):
-    """The folders whose projects are left out."""
+class ExcludedFolders(NamedTuple):
+    """The folders whose projects are excluded."""
 
-    folders: tuple[Folder, ...]
+    folders: tuple[ExcludedFolder, ...]
 
     @classmethod
-    def of(cls, patterns: Iterable[str]) -> Excluded:
-        """Of what is left out, the folders; the rest are patterns of paths."""
-        return cls(tuple(Folder.of(each) for each in sorted(set(patterns)) if is_whole(each)))
+    def of(cls, patterns: Iterable[str]) -> ExcludedFolders:
+        """The folders among these; the others are patterns of paths."""
+        paths = sorted({pattern for pattern in patterns if is_whole(pattern)})
+        return cls(tuple(map(ExcludedFolder.of, paths)))
 
-    def holds(self, project: Project, met: set[str]) -> bool | None:
-        """Whether a project is in one of them; None: in doubt. Those it may be in are noted."""
-        said = {folder.given: folder.holds(project) for folder in self.folders}
-        met.update(given for given, holds in said.items() if holds is not False)
-        return True if True in said.values() else None if None in said.values() else False
+    def contain(self, project: Project, matched: set[str]) -> bool | None:
+        """Whether a project is in one of them; None: perhaps. Those it may be in are added to
+        `matched`."""
+        answers = {folder.path: folder.contains_project(project) for folder in self.folders}
+        matched.update(path for path, answer in answers.items() if answer is not False)
+        return True if True in answers.values() else None if None in answers.values() else False
 
-    def leaves(self, reader: Reader, path: Path, met: set[str]) -> Verdict:
-        """Whether a file is left out. It is not where nothing tells, but it is where the disk does
-        not say which of two folders is meant."""
+    def verdict(self, source: Source, path: Path, matched: set[str]) -> Verdict:
+        """A file of unknown project is included; one whose folder name may mean an excluded folder
+        or another one is excluded."""
         if not self.folders:
-            return "kept"
-        told = reader.projects(path, LOOK)
-        if told is None:
-            return "untold"
-        said = [self.holds(each, met) for each in told]
-        if True in said or None in said:
-            return "left" if True in said else "doubted"
-        # A hash tells whether it is of a folder, but not whether it is of one within.
-        is_hash = any(isinstance(each, FolderTrace) and each.kind != "dashes" for each in told)
-        return "untold" if is_hash else "kept"
+            return "included"
+        projects = source.projects(path, PROBE)
+        if projects is None:
+            return "unknown"
+        answers = [self.contain(project, matched) for project in projects]
+        if True in answers or None in answers:
+            return "excluded" if True in answers else "ambiguous"
+        # A hash shows whether it is of an excluded folder, but not whether it is of one below it.
+        is_hash = any(isinstance(p, FolderTrace) and p.kind != "dashes" for p in projects)
+        return "unknown" if is_hash else "included"
 
-    def leaving(self, reader: Reader, path: Path) -> RowExclusion:
-        """What is to be left out of a database."""
-        if not self.folders or not reader.tables:
+    def row_exclusion(self, source: Source, path: Path) -> RowExclusion:
+        """What is excluded from a database with several projects."""
+        if not self.folders or not source.tables:
             return NO_EXCLUSION
-        met: set[str] = set()
+        matched: set[str] = set()
 
-        def is_left(project: Project) -> bool:
-            return self.holds(project, met) is not False
+        def is_excluded(project: Project) -> bool:
+            return self.contain(project, matched) is not False
 
-        given = tuple(folder.given for folder in self.folders)
-        return RowExclusion(given, lambda own: reader.row_filter(path, own, LOOK, is_left), met)
+        return RowExclusion(
+            tuple(folder.path for folder in self.folders),
+            lambda own_rows: source.row_filter(path, own_rows, PROBE, is_excluded),
+            matched,
+        )
 
 
-class Looking:
-    """Looks at files, most of them once until they change."""
+class CachedProbe:
+    """A FileProbe that reads most files only once until they change."""
+
+    def __init__(self, head_sizes: Sequence[int] = HEAD_SIZES) -> None:
+        self._head_sizes = tuple(head_sizes)
 
     def head(self, path: Path, size: int = files.HEAD_BYTES) -> bytes:
-        """The first bytes of a file; none if it cannot be read."""
         try:
             return files.head(path, size)
         except (LedgerError, OSError):
             return b""
 
     def document(self, path: Path, read: Callable[[Any], T]) -> T:
-        """What `read` makes of a JSON document; of None if it is none."""
         try:
             status = path.stat()
         except OSError:
             return read(None)
         looks = (status.st_ino, status.st_size, status.st_mtime_ns)
-        made: T = _document(path, looks, read)
-        return made
+        result: T = _document(path, looks, read)
+        return result
 
     def names(self, folder: Path) -> Collection[str]:
-        """What stands in a folder, in order."""
         try:
             return _names(folder, folder.stat().st_mtime_ns)
         except OSError:
@@ -121,66 +119,64 @@ class Looking:
     def row(
         self, path: Path, table: Table, columns: Sequence[str], first: str
     ) -> tuple[Any, ...] | None:
-        """The row of another database whose first column says this."""
         try:
-            return _by_first(path, databases.state(path), table, tuple(columns)).get(first)
+            rows = _rows_by_first_column(path, databases.state(path), table, tuple(columns))
+            return rows.get(first)
         except databases.UNREADABLE:
             return None
 
     def rows(self, path: Path, table: Table, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
-        """Rows of another database; none of one that cannot be read."""
         try:
             return _rows(path, databases.state(path), table, tuple(columns))
         except databases.UNREADABLE:
             return ()
 
     def working_folder(self, path: Path) -> str | None:
-        """The folder that the first record of a file to name its own worked in."""
         try:
             status = files.on_disk(path).stat()
-            return _folder(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+            looks = (status.st_ino, status.st_size, status.st_mtime_ns)
+            return _working_folder(path, looks, self._head_sizes)
         except (LedgerError, OSError):
             return None
 
-    def working_folder_within(self, place: Path) -> str | None:
-        """That of the first file of lines in a folder that says one."""
+    def working_folder_within(self, folder: Path) -> str | None:
         try:
-            return _folder_beside(place, place.stat().st_mtime_ns)
+            return _working_folder_within(folder, folder.stat().st_mtime_ns)
         except OSError:
             return None
 
 
-LOOK = Looking()
+PROBE = CachedProbe()
 
 
 @lru_cache(maxsize=4096)
-def _folder(path: Path, _: tuple[int, ...]) -> str | None:
-    for size in HEADS:
+def _working_folder(path: Path, _: tuple[int, ...], head_sizes: tuple[int, ...]) -> str | None:
+    for size in head_sizes:
         data = files.head(path, size)
-        found = (_own(line) for line in data.split(b"\n") if b'"cwd"' in line)
-        said = next((each for each in found if each), None)
-        if said or len(data) < size:
-            return said
+        folders = (_own_folder(line) for line in data.split(b"\n") if b'"cwd"' in line)
+        folder = next((folder for folder in folders if folder), None)
+        if folder or len(data) < size:
+            return folder
     return None
 
 
-def _own(line: bytes) -> str | None:
-    """The folder of a record itself: one that stands deeper is what a tool was given."""
+def _own_folder(line: bytes) -> str | None:
+    """The working folder of a record itself: a deeper "cwd" is an argument of a tool."""
     record = as_dict(parse_json(line))
     context = as_dict(as_dict(record.get("data")).get("context"))
-    found = (each.get("cwd") for each in (record, as_dict(record.get("payload")), context))
-    return next((said for each in found if (said := as_text(each))), None)
+    candidates = (record, as_dict(record.get("payload")), context)
+    return next((cwd for fields in candidates if (cwd := as_text(fields.get("cwd")))), None)
 
 
 @lru_cache(maxsize=256)
-def _folder_beside(place: Path, _: int) -> str | None:
-    names = (each for each in LOOK.names(place) if each.endswith(".jsonl"))
-    return next((said for each in names if (said := LOOK.working_folder(place / each))), None)
+def _working_folder_within(folder: Path, _: int) -> str | None:
+    names = (name for name in PROBE.names(folder) if name.endswith(".jsonl"))
+    return next((cwd for name in names if (cwd := PROBE.working_folder(folder / name))), None)
 
 
 @lru_cache(maxsize=4)
 def _document(path: Path, _: tuple[int, ...], read: Callable[[Any], Any]) -> Any:
-    return read(parse_json(LOOK.head(path, RECORD_MAX)))
+    return read(parse_json(PROBE.head(path, LIMITS.record_bytes)))
 
 
 @lru_cache(maxsize=4096)
@@ -189,7 +185,7 @@ def _names(folder: Path, _: int) -> Collection[str]:
 
 
 @lru_cache(maxsize=4)
-def _by_first(
+def _rows_by_first_column(
     path: Path, state: DatabaseState, table: Table, columns: tuple[str, ...]
 ) -> dict[str, tuple[Any, ...]]:
     return {row[0]: row for row in _rows(path, state, table, columns) if isinstance(row[0], str)}

@@ -1,4 +1,4 @@
-"""Folders of projects: one way to compare them, however each was written."""
+"""Compares folders of projects, in whatever form an agent recorded them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
-from agents_ledger.importers.port.source import Project, Trace
+from agents_ledger.importers.port.source import FolderTrace, Project
 from agents_ledger.model.settings import is_windows
 
 FOLDS_CASE = sys.platform in ("darwin", "win32")
-BEFORE_DRIVE = re.compile(r"^(?:\\\\\?\\|/)(?=[A-Za-z]:)")  # as some write it
-NO_LETTERS = re.compile(r"[^0-9A-Za-z]+")
+DRIVE_PREFIX = re.compile(r"^(?:\\\\\?\\|/)(?=[A-Za-z]:)")  # \\?\C: and /C:
+NOT_ALPHANUMERIC = re.compile(r"[^0-9A-Za-z]+")
 
 
-def normal(path: str) -> str:
-    """A path as it is compared. A path of Windows is one wherever it is read."""
-    path = unicodedata.normalize("NFC", BEFORE_DRIVE.sub("", path, count=1))
+def normalize(path: str, folds_case: bool = FOLDS_CASE) -> str:
+    """A path in the form that is compared. Windows paths are recognised on any system."""
+    path = unicodedata.normalize("NFC", DRIVE_PREFIX.sub("", path, count=1))
     if is_windows(path):
         return ntpath.normpath(path).replace("\\", "/").casefold()
     path = re.sub("^//+", "/", posixpath.normpath(path))
-    return path.casefold() if FOLDS_CASE else path
+    return path.casefold() if folds_case else path
 
 
 @lru_cache(maxsize=4096)
-def _real(path: str) -> str:
-    """Where links lead; a path that is none here leads nowhere."""
+def _resolve(path: str) -> str:
+    """The path without symbolic links, if it is a path of this system."""
     try:
         return os.path.realpath(path) if os.path.isabs(path) else path
     except (OSError, ValueError):
@@ -39,89 +39,93 @@ def _real(path: str) -> str:
 
 
 def dashed(path: str) -> str:
-    """A path as some sources make the name of a folder from it."""
-    return NO_LETTERS.sub("-", path).strip("-")
+    """A path as agents turn it into the name of a folder."""
+    return NOT_ALPHANUMERIC.sub("-", path).strip("-")
 
 
-class Folder(NamedTuple):
-    """A folder whose projects are left out."""
+class ExcludedFolder(NamedTuple):
+    """A folder whose projects are excluded."""
 
-    given: str
-    ways: frozenset[str]  # to write it, as a source may have
+    path: str
+    spellings: frozenset[str]  # in which an agent may have recorded it
+    folds_case: bool = FOLDS_CASE
 
     @classmethod
-    def of(cls, given: str) -> Folder:
-        """As it was given, and where links lead."""
-        path = ntpath if is_windows(given) else posixpath
-        ways = {path.normpath(each) for each in (given, _real(given))}
-        if is_windows(given):  # some write the drive small
-            ways |= {
-                turned + each[1:] for each in ways for turned in (each[0].lower(), each[0].upper())
+    def of(cls, path: str, folds_case: bool = FOLDS_CASE) -> ExcludedFolder:
+        system = ntpath if is_windows(path) else posixpath
+        spellings = {system.normpath(spelling) for spelling in (path, _resolve(path))}
+        if is_windows(path):  # VS Code and its descendants write drive letters in lower case
+            spellings |= {
+                drive + spelling[1:]
+                for spelling in spellings
+                for drive in (spelling[0].lower(), spelling[0].upper())
             }
-        return cls(given, frozenset(ways))
+        return cls(path, frozenset(spellings), folds_case)
 
-    def has(self, path: str) -> bool:
-        """Whether a path is it, or within."""
-        own = {normal(each) for each in self.ways}
-        within = tuple(each.rstrip("/") + "/" for each in own)
-        told = (normal(path), normal(_real(path)))
-        return any(each in own or each.startswith(within) for each in told)
+    def contains(self, path: str) -> bool:
+        """Whether a path is this folder or below it."""
+        own = {normalize(spelling, self.folds_case) for spelling in self.spellings}
+        prefixes = tuple(spelling.rstrip("/") + "/" for spelling in own)
+        candidates = (normalize(path, self.folds_case), normalize(_resolve(path), self.folds_case))
+        return any(c in own or c.startswith(prefixes) for c in candidates)
 
-    def holds(self, project: Project) -> bool | None:
-        """Whether a project is it, or within. None: the disk does not say which of two folders it
-        is, or it is too long to look for."""
+    def contains_project(self, project: Project) -> bool | None:
+        """Whether a project is this folder or below it. None: the disk does not show which of two
+        folders is meant, or the path is too long to look for."""
         if isinstance(project, str):
-            return self.has(project)
+            return self.contains(project)
         if project.kind == "long":
             return None
         if project.kind == "dashes":
-            return self._holds_dashed(project.value)
-        return any(_hashed(project, each) for each in self.ways)
+            return self._contains_dashed(project.value)
+        return any(_has_hash(project, spelling) for spelling in self.spellings)
 
-    def _holds_dashed(self, name: str) -> bool | None:
-        """`home-dev-shop-2` may be a folder within /home/dev/shop, or the one beside it."""
-        name, own = dashed(name), {dashed(each) for each in self.ways}
-        if FOLDS_CASE or is_windows(self.given):
-            name, own = name.casefold(), {each.casefold() for each in own}
-        if name not in own and not name.startswith(tuple(f"{each}-" for each in own)):
+    def _contains_dashed(self, name: str) -> bool | None:
+        """`home-dev-shop-2` may be a folder in /home/dev/shop, or its sibling /home/dev/shop-2."""
+        name, own = dashed(name), {dashed(spelling) for spelling in self.spellings}
+        if self.folds_case or is_windows(self.path):
+            name, own = name.casefold(), {spelling.casefold() for spelling in own}
+        if name not in own and not name.startswith(tuple(f"{spelling}-" for spelling in own)):
             return False
-        reached = _reached(name, _root(self.given))
-        exact = [path for path in reached if _dashes(path) == name]
-        # Of one that is gone, what is above it tells, unless that is above both.
-        found = exact or [path for path in reached if not Folder.of(path).has(self.given)]
-        told = {self.has(path) for path in found}
-        if len(told) == 1:
-            return told.pop()
-        return True if name in own and not told else None
+        candidates = self._candidates(name, _root(self.path))
+        exact = [path for path in candidates if self._dashed(path) == name]
+        # If the folder was deleted, its nearest parent decides, unless it is a parent of both.
+        decisive = exact or [
+            path
+            for path in candidates
+            if not ExcludedFolder.of(path, self.folds_case).contains(self.path)
+        ]
+        answers = {self.contains(path) for path in decisive}
+        if len(answers) == 1:
+            return answers.pop()
+        return True if name in own and not answers else None
+
+    def _candidates(self, name: str, parent: str) -> list[str]:
+        """The folders on the disk that a dashed name may mean, or their nearest parents."""
+        paths: list[str] = []
+        for path in _subfolders(parent):
+            if self._dashed(path) == name:
+                paths.append(path)
+            elif name.startswith(f"{self._dashed(path)}-"):
+                paths += self._candidates(name, path) or [path]
+        return paths
+
+    def _dashed(self, path: str) -> str:
+        return dashed(path).casefold() if self.folds_case else dashed(path)
 
 
-def _hashed(project: Trace, folder: str) -> bool:
-    made = hashlib.new(project.kind, os.fsencode(folder), usedforsecurity=False)
-    return made.hexdigest() == project.value.lower()
+def _has_hash(trace: FolderTrace, folder: str) -> bool:
+    hashed = hashlib.new(trace.kind, os.fsencode(folder), usedforsecurity=False)
+    return hashed.hexdigest() == trace.value.lower()
 
 
 def _root(path: str) -> str:
     return os.path.join(os.path.splitdrive(path)[0], os.sep)
 
 
-def _dashes(path: str) -> str:
-    return dashed(path).casefold() if FOLDS_CASE else dashed(path)
-
-
-def _reached(name: str, above: str) -> list[str]:
-    """The folders on the disk that dashes may mean, or those nearest above what may be meant."""
-    found: list[str] = []
-    for path in _folders(above):
-        if _dashes(path) == name:
-            found.append(path)
-        elif name.startswith(f"{_dashes(path)}-"):
-            found += _reached(name, path) or [path]
-    return found
-
-
-def _folders(above: str) -> list[str]:
+def _subfolders(folder: str) -> list[str]:
     try:
-        with os.scandir(above) as entries:
-            return sorted(each.path for each in entries if each.is_dir())
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.is_dir())
     except OSError:
         return []

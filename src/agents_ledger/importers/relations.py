@@ -1,4 +1,4 @@
-"""Which files are derived together: those of a family, and families with what they go on from."""
+"""Which files are derived together: those of a family, and families that share turns."""
 
 from __future__ import annotations
 
@@ -7,130 +7,118 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from msgspec import structs
-
-from agents_ledger.importers.port.limits import LIMITS, ImportLimits
-from agents_ledger.importers.port.source import Material, Reader
+from agents_ledger.importers.port.source import Source
 from agents_ledger.ledger.projection.reconcile import Names
 from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.imports.interning import Numbering
-from agents_ledger.model.imports.sources import SUPERSEDED, Derivation, DerivedTurn, SourceFile
+from agents_ledger.model.imports.sources import SUPERSEDED, DerivedTurn, SourceFile
 
 
-def files_of(sources: Sources, reader: Reader, family: str, *, again: bool) -> list[SourceFile]:
-    """The files of a family to derive from. `again`: also those that later states say all of."""
+def family_files(
+    sources: Sources, source: Source, family: str, *, superseded: bool
+) -> list[SourceFile]:
+    """The files of a family to derive from. `superseded` includes states of documents that later
+    states contain; so does a new version of the source."""
     files = sources.files_of_family(family)
-    known = {file.derived_version for file in files} <= {reader.version, SUPERSEDED, 0}
-    if again or not known:
+    is_current = {file.derived_version for file in files} <= {source.version, SUPERSEDED, 0}
+    if superseded or not is_current:
         return list(files)
     return [file for file in files if file.derived_version != SUPERSEDED]
 
 
-def in_order(files: Iterable[SourceFile]) -> list[SourceFile]:
-    """The order in which a reader is given files."""
+def in_derivation_order(files: Iterable[SourceFile]) -> list[SourceFile]:
     return sorted(files, key=lambda file: (file.path, file.generation))
 
 
-def material(
-    sources: Sources, files: Sequence[SourceFile], version: int, limits: ImportLimits = LIMITS
-) -> Material:
-    """Files for a reader to derive from, with what others call their sessions."""
-    return Material(sources, files, version, sources.titles_of, limits)
-
-
-def derived(reader: Reader, material: Material) -> Derivation:
-    """What files mean, and where records stand that mean nothing."""
-    return structs.replace(reader.derive(material), firsts=material.firsts)
-
-
-def groups(families: Iterable[str], copies: Mapping[str, str]) -> dict[str, list[str]]:
-    """Families by the one they go back to, in order. `copies` go on from the families they are
-    given with, and most likely share turns with them."""
-    found: dict[str, list[str]] = {}
+def group_copies(families: Iterable[str], copies: Mapping[str, str]) -> list[list[str]]:
+    """Families grouped by the original they go back to. `copies` maps a family to the one it
+    continues; the two most likely share turns."""
+    group_copies: dict[str, list[str]] = {}
     for family in families:
-        found.setdefault(first(family, copies), []).append(family)
-    return found
+        group_copies.setdefault(original_family(family, copies), []).append(family)
+    return list(group_copies.values())
 
 
-def first(family: str, copies: Mapping[str, str]) -> str:
-    """The family that one goes back to."""
-    met: dict[str, None] = {}
+def original_family(family: str, copies: Mapping[str, str]) -> str:
+    """The family at the beginning of a chain of copies."""
+    visited: dict[str, None] = {}
     while family in copies:
-        if family in met:  # each goes on from another: any of them stands for all
-            way = list(met)
-            return min(way[way.index(family) :])
-        met[family] = None
+        if family in visited:  # a cycle: any fixed member represents it
+            path = list(visited)
+            return min(path[path.index(family) :])
+        visited[family] = None
         family = copies[family]
     return family
 
 
-class Apart(Exception):
+class Unrelated(Exception):
     """Families that were taken for copies share no turns."""
 
 
-def check_shared(
+def check_related(
     families: Sequence[str], turns: Iterable[DerivedTurn], files: Mapping[int, SourceFile]
 ) -> None:
-    """Raise Apart unless turns that stand in files of several families connect all of these."""
+    """Raise Unrelated unless turns with records in several families connect all of these."""
     if len(families) == 1:
         return
-    apart = {frozenset(files[file_id].family for file_id in turn.file_ids) for turn in turns}
+    shared = {frozenset(files[file_id].family for file_id in turn.file_ids) for turn in turns}
     connected: set[str] = set()
-    more = {families[0]}
-    while more > connected:
-        connected = more
-        more = connected.union(*(each for each in apart if not each.isdisjoint(connected)))
+    reached = {families[0]}
+    while reached > connected:
+        connected = reached
+        reached = connected.union(*(group for group in shared if not group.isdisjoint(connected)))
     if not connected.issuperset(families):
-        raise Apart(*families)
+        raise Unrelated(*families)
 
 
-class Tangle(NamedTuple):
-    """Families that share turns, or sessions."""
+class MergeGroup(NamedTuple):
+    """Families that share turns or sessions."""
 
-    reader: Reader
+    source: Source
     families: set[str]
 
 
-class Tangles:
-    """Families that turned out to share something with others. Each is found by what it is known
-    by: there may be many, and each may have many records."""
+class MergeGroups:
+    """Families that turned out to share something with others: a union-find, where families,
+    records and sessions are the elements. There may be millions of records, so elements are
+    numbers in arrays."""
 
     def __init__(self) -> None:
-        self._names = Numbering(forgets=True)  # of families, records and sessions
-        self._of_name = array("i")  # a number of a tangle
-        self._into = array("i")  # by that: the one that took it in, or itself
-        self._all: dict[int, Tangle] = {}
+        self._names = Numbering(forgets=True)
+        self._group_of_name = array("i")
+        self._merged_into = array("i")  # by group: itself, or the group that took it over
+        self._groups: dict[int, MergeGroup] = {}
 
-    def __iter__(self) -> Iterator[Tangle]:
-        return iter(self._all.values())
+    def __iter__(self) -> Iterator[MergeGroup]:
+        return iter(self._groups.values())
 
-    def takes(
-        self, reader: Reader, families: Iterable[str], others: Iterable[str], names: Names
+    def merge(
+        self, source: Source, families: Iterable[str], others: Iterable[str], names: Names
     ) -> bool:
-        """Whether families share something with these others, or with a tangle that is known; if
-        so, all of them are one."""
-        own = {*families, *others}
-        met = self._met(chain(own, names.of_trees())) if self._all else set[int]()
-        if not met and not (own - {*families}):
+        """Put families in one group with these others and with all groups they share a name with;
+        False if there are neither."""
+        members = {*families, *others}
+        known = self._groups_of(chain(members, names.of_trees())) if self._groups else set[int]()
+        if not known and not (members - {*families}):
             return False
-        mine = min(met, default=len(self._into))
-        if not met:
-            self._into.append(mine)
-            self._all[mine] = Tangle(reader, set())
-        for each in met - {mine}:
-            self._into[each] = mine
-            own |= self._all.pop(each).families
-        self._all[mine].families.update(own)
-        for name in chain(own, names.of_trees()):
-            if self._names.add(name) == len(self._of_name):
-                self._of_name.append(mine)
+        group = min(known, default=len(self._merged_into))
+        if not known:
+            self._merged_into.append(group)
+            self._groups[group] = MergeGroup(source, set())
+        for other in known - {group}:
+            self._merged_into[other] = group
+            members |= self._groups.pop(other).families
+        self._groups[group].families.update(members)
+        for name in chain(members, names.of_trees()):
+            if self._names.add(name) == len(self._group_of_name):
+                self._group_of_name.append(group)
         return True
 
-    def _met(self, names: Iterable[str]) -> set[int]:
+    def _groups_of(self, names: Iterable[str]) -> set[int]:
         numbers = map(self._names.get, names)
-        return {self._top(self._of_name[number]) for number in numbers if number >= 0}
+        return {self._root(self._group_of_name[number]) for number in numbers if number >= 0}
 
-    def _top(self, tangle: int) -> int:
-        while self._into[tangle] != tangle:
-            self._into[tangle] = tangle = self._into[self._into[tangle]]
-        return tangle
+    def _root(self, group: int) -> int:
+        while self._merged_into[group] != group:
+            self._merged_into[group] = group = self._merged_into[self._merged_into[group]]
+        return group

@@ -1,4 +1,4 @@
-"""What there is to import: which sources are here, what of them is kept, what they will delete."""
+"""Which sources are on this machine, what of them is not imported, and what they will delete."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from agents_ledger.importers.discovery import Found, Wanted, find
-from agents_ledger.importers.exclusion import Excluded, Left
+from agents_ledger.importers.discovery import FileSelection, HistoryFile, find
+from agents_ledger.importers.exclusion import ExcludedCounts, ExcludedFolders
 from agents_ledger.importers.parsing import databases, files
 from agents_ledger.importers.parsing.table_scan import select
-from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.port.homes import Home
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.imports.sources import Fault
 
-# How many days a source keeps what is not touched, by its own defaults.
-KEEPS_DAYS = {"claude-code": 30, "gemini-cli": 30, "openclaw": 30}
+# How many days agents keep files that are not touched, by their documented defaults.
+RETENTION_DAYS = {"claude-code": 30, "gemini-cli": 30, "openclaw": 30}
 SOON_DAYS = 5
-DAY = 86400
+DAY_SECONDS = 86400
 
 
-class Going(Struct, frozen=True):
+class ExpiringFile(Struct, frozen=True):
     """A file that its agent will delete."""
 
     path: str
-    days: int  # that are left
+    days: int  # left
 
 
-class Source(Struct):
+class SourceSurvey(Struct):
     """One source on this machine."""
 
     name: str
@@ -40,76 +40,79 @@ class Source(Struct):
     bytes: int = 0
     excluded: int = 0
     not_imported: int = 0
-    deleted_soon: list[Going] = field(default_factory=list)  # not imported either; first first
+    deleted_soon: list[ExpiringFile] = field(default_factory=list)  # and not imported
 
 
-def survey(home: Home, ledger: Ledger | None, wanted: Wanted, faults: list[Fault]) -> list[Source]:
-    """Every source found, compared with what a ledger keeps, and with what is wanted. Where one
-    could not look is noted in `faults`."""
-    sources: dict[str, Source] = {}
-    kept = ledger.sources if ledger is not None else None
-    for found in find(home, faults=faults):
-        source = sources.setdefault(found.reader.name, Source(found.reader.name))
+def survey(
+    home: Home, ledger: Ledger | None, selection: FileSelection, faults: list[Fault]
+) -> list[SourceSurvey]:
+    """Every source on this machine, compared with a ledger. Folders that cannot be read are
+    reported in `faults`."""
+    surveys: dict[str, SourceSurvey] = {}
+    archived = ledger.sources if ledger is not None else None
+    for file in find(home, faults=faults):
+        source = surveys.setdefault(file.source.name, SourceSurvey(file.source.name))
         source.files += 1
-        source.bytes += found.size
-        if not wanted.takes(found):
+        source.bytes += file.size
+        if not selection.includes(file):
             source.excluded += 1
-        elif kept is None or is_behind(kept, found):
+        elif archived is None or is_behind(archived, file):
             source.not_imported += 1
-            days = _days_left(home, found)
+            days = _days_left(home, file)
             if days is not None and days <= SOON_DAYS:
-                source.deleted_soon.append(Going(str(found.path), max(0, days)))
-    for source in sources.values():
-        source.deleted_soon.sort(key=lambda going: (going.days, going.path))
-    return list(sources.values())
+                source.deleted_soon.append(ExpiringFile(str(file.path), max(0, days)))
+    for source in surveys.values():
+        source.deleted_soon.sort(key=lambda file: (file.days, file.path))
+    return list(surveys.values())
 
 
-def left_of(found: Iterable[Found]) -> Left:
-    """What would be left out of databases that hold many projects."""
-    left = Left()
-    for each in found:
-        leaving = Excluded.of(each.exclude).leaving(each.reader, each.path)
-        if leaving.make_filter is None:
+def count_excluded_sessions(candidates: Iterable[HistoryFile]) -> ExcludedCounts:
+    """What would be excluded from databases with several projects."""
+    counts = ExcludedCounts()
+    for file in candidates:
+        exclusion = ExcludedFolders.of(file.exclude).row_exclusion(file.source, file.path)
+        if exclusion.make_filter is None:
             continue
-        with suppress(*databases.UNREADABLE):  # an import will tell
-            if not files.head(each.path).startswith(databases.MAGIC):
+        with suppress(*databases.UNREADABLE):  # the import will report it
+            if not files.head(file.path).startswith(databases.MAGIC):
                 continue
-            with databases.snapshot(each.path) as connection:
-                made = leaving.make_filter(partial(select, connection))
-            left.add(Left(0, len(made.excluded) if made else 0, leaving.matched))
-    return left
+            with databases.snapshot(file.path) as connection:
+                row_filter = exclusion.make_filter(partial(select, connection))
+            sessions = len(row_filter.excluded) if row_filter is not None else 0
+            counts.add(ExcludedCounts(0, sessions, exclusion.matched))
+    return counts
 
 
-def is_behind(kept: Sources, found: Found) -> bool:
-    """Whether there is something in a file that is not kept."""
-    known = kept.file(files.logical_path(found.path))
+def is_behind(archived: Sources, file: HistoryFile) -> bool:
+    """Whether a file has something that is not archived."""
+    known = archived.file(files.logical_path(file.path))
     if known is None:
         return True
-    path = files.on_disk(found.path)
+    path = files.on_disk(file.path)
     try:
         status, state = path.lstat(), databases.state(path)
-    except FileNotFoundError:  # gone meanwhile
+    except FileNotFoundError:  # deleted meanwhile
         return False
-    except OSError:  # an import will tell
+    except OSError:  # the import will report it
         return True
     return (known.size, known.mtime_ns) not in ((status.st_size, status.st_mtime_ns), state)
 
 
-def _days_left(home: Home, found: Found) -> int | None:
-    """How long its agent leaves a file; None: for ever."""
-    keeps = KEEPS_DAYS.get(found.reader.name)
-    if found.reader.name == "claude-code":
-        keeps = _claude_days(home, found)
-    return None if keeps is None else keeps - int((time.time() - found.mtime) / DAY)
+def _days_left(home: Home, file: HistoryFile) -> int | None:
+    """For how long its agent will keep a file; None: for ever."""
+    days = RETENTION_DAYS.get(file.source.name)
+    if file.source.name == "claude-code":
+        days = _claude_code_retention(home, file)
+    return None if days is None else days - int((time.time() - file.mtime) / DAY_SECONDS)
 
 
-def _claude_days(home: Home, found: Found) -> int:
-    """As the settings of its configuration folder say."""
-    folders = [root.parent for root in found.reader.roots(home) if root in found.path.parents]
+def _claude_code_retention(home: Home, file: HistoryFile) -> int:
+    """`cleanupPeriodDays` in the settings of its configuration folder."""
+    folders = [root.parent for root in file.source.roots(home) if root in file.path.parents]
     for folder in folders:
         try:
-            said = json.loads((folder / "settings.json").read_bytes())
-            return int(said["cleanupPeriodDays"])
+            settings = json.loads((folder / "settings.json").read_bytes())
+            return int(settings["cleanupPeriodDays"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
-    return KEEPS_DAYS["claude-code"]
+    return RETENTION_DAYS["claude-code"]

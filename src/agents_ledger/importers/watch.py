@@ -1,4 +1,4 @@
-"""Following the sources: what changes on disk is imported as it changes."""
+"""Imports the files of agents as they change, and installs that as a user service."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from agents_ledger.importers.discovery import Found, Wanted, below
+from agents_ledger.importers.discovery import FileSelection, HistoryFile, files_below
 from agents_ledger.importers.parsing import databases
 from agents_ledger.importers.pipeline import Importer, Report
-from agents_ledger.importers.port.source import Home, Reader
-from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.port.source import Source
+from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.ledger import Ledger
 
-SETTLE_MS = 400  # changes that come together are imported together
-LOOK_MS = 60_000
-PACE_MS = 5_000
-LONG_SECONDS = 0.5  # an import that takes no longer is made at every change
-REST = 20  # times as long as the last import took: until the next
+DEBOUNCE_MS = 400  # changes within this time are imported together
+ROOTS_MS = 60_000  # between two searches for new folders while there is none
+ROOTS_PACE_MS = 5_000  # the same while some are watched
+LONG_SECONDS = 0.5  # a family that takes no longer is imported at every change
+REST = 20  # a slower one waits this many times as long as its last import took
 SERVICE = "agents-ledger-watch"
 
 
@@ -34,49 +35,52 @@ def watch(
     home: Home,
     *,
     sources: Iterable[str] = (),
-    wanted: Wanted | None = None,
-    told: Callable[[Report], None] = lambda _: None,
+    selection: FileSelection | None = None,
+    on_report: Callable[[Report], None] = lambda _: None,
     stop: threading.Event | None = None,
-    wait_ms: int = LOOK_MS,
+    wait_ms: int = ROOTS_MS,
 ) -> None:
-    """Import every change below the sources' folders, until stopped. The system tells of changes;
-    whether a folder has come, or was made anew, is looked at every PACE_MS; every `wait_ms` at
-    most, and so often while there is none at all."""
-    chosen = set(sources) or set(READERS)
-    wanted = wanted or Wanted()
+    """Import every change below the folders of the sources, until stopped.
+
+    The operating system reports changes. Whether a folder was created, or created anew, is checked
+    every ROOTS_PACE_MS, and every `wait_ms` while there is none.
+    """
+    chosen = set(sources) or set(SOURCES)
+    selection = selection or FileSelection()
     stop = stop or threading.Event()
-    pace = Pace()
+    throttle = Throttle()
     while not stop.is_set():
         roots = _roots(home, chosen)
         if not roots:
             stop.wait(wait_ms / 1000)
             continue
-        is_told = False  # whether the system tells of changes already
-        for changes in _changes_below(roots, stop, min(wait_ms, PACE_MS)):
-            if not is_told:  # what changed before
-                _import(ledger, list(_changed(roots, roots, wanted)), told)
-                is_told = True
-            with pace.due(_changed((Path(path) for path in changes), roots, wanted)) as due:
-                _import(ledger, due, told)
+        is_watching = False
+        for changes in _changes_below(roots, stop, min(wait_ms, ROOTS_PACE_MS)):
+            if not is_watching:  # import what changed before
+                _import(ledger, list(_changed_files(roots, roots, selection)), on_report)
+                is_watching = True
+            changed = _changed_files((Path(path) for path in changes), roots, selection)
+            with throttle.due(changed) as due:
+                _import(ledger, due, on_report)
             if _roots(home, chosen) != roots:
                 break
         else:
-            stop.wait(min(wait_ms, PACE_MS) / 1000)
+            stop.wait(min(wait_ms, ROOTS_PACE_MS) / 1000)
 
 
 def _changes_below(
     roots: Iterable[Path], stop: threading.Event, pause_ms: int
 ) -> Iterator[list[str]]:
-    """What the system tells of, or nothing after each pause. It ends where a folder is gone before
-    it is followed."""
-    from watchfiles import watch as changes_below
+    """Changed paths, or an empty list after each pause. Ends if a folder is deleted before it is
+    watched."""
+    from watchfiles import watch as watch_folders
 
     with suppress(FileNotFoundError):
-        for changes in changes_below(
+        for changes in watch_folders(
             *roots,
             watch_filter=None,
             stop_event=stop,
-            debounce=SETTLE_MS,
+            debounce=DEBOUNCE_MS,
             yield_on_timeout=True,
             rust_timeout=pause_ms,
             raise_interrupt=True,
@@ -85,141 +89,154 @@ def _changes_below(
             yield [path for _, path in changes]
 
 
-def _import(ledger: Ledger, found: Sequence[Found], told: Callable[[Report], None]) -> None:
-    report = Importer(ledger).run(found) if found else Report()
+def _import(
+    ledger: Ledger, files: Sequence[HistoryFile], on_report: Callable[[Report], None]
+) -> None:
+    report = Importer(ledger).run(files) if files else Report()
     if report.read_bytes or report.written_turns or report.faults:
-        told(report)
+        on_report(report)
 
 
-class Root(Struct, frozen=True):
-    """A folder of a source; one that is made anew is another."""
+class WatchedRoot(Struct, frozen=True):
+    """A folder of a source; one that is created anew has another inode."""
 
-    reader: Reader
-    made: int
+    source: Source
+    inode: int
 
 
-class Pace:
-    """A source that takes long to derive, as a large database does, is not derived at every change:
-    it gets a small part of the time, and what changed meanwhile is imported together."""
+class Throttle:
+    """Families that take long to derive, like large databases, are not derived at every change:
+    they get a small share of the time, and what changed meanwhile is imported together."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._waiting: dict[Path, Found] = {}
+        self._waiting: dict[Path, HistoryFile] = {}
         self._not_before: dict[str, float] = {}  # by family
 
     @contextmanager
-    def due(self, found: Iterable[Found]) -> Iterator[list[Found]]:
-        """What is to be imported now, of this and of what waits; how long it takes is noted."""
-        self._waiting |= {each.path: each for each in found}
-        began = self._clock()
+    def due(self, changed: Iterable[HistoryFile]) -> Iterator[list[HistoryFile]]:
+        """What to import now, of these and of what waits. The time until the context ends decides
+        when their families are due again."""
+        self._waiting |= {file.path: file for file in changed}
+        started = self._clock()
         due = {
-            each.path: each.family
-            for each in self._waiting.values()
-            if self._not_before.get(each.family, began) <= began
+            file.path: file.family
+            for file in self._waiting.values()
+            if self._not_before.get(file.family, started) <= started
         }
         yield [self._waiting.pop(path) for path in due]
-        took = self._clock() - began
-        if took >= LONG_SECONDS:
-            self._not_before |= dict.fromkeys(due.values(), self._clock() + took * REST)
+        seconds = self._clock() - started
+        if seconds >= LONG_SECONDS:
+            self._not_before |= dict.fromkeys(due.values(), self._clock() + seconds * REST)
 
 
-def _roots(home: Home, chosen: set[str]) -> dict[Path, Root]:
-    found = {}
-    for reader in (READERS[name] for name in READERS if name in chosen):
-        for root in reader.roots(home):
-            with suppress(OSError):  # not there, or not for us
-                found[root] = Root(reader, root.stat().st_ino)
-    return found
+def _roots(home: Home, chosen: set[str]) -> dict[Path, WatchedRoot]:
+    roots = {}
+    for source in (SOURCES[name] for name in SOURCES if name in chosen):
+        for root in source.roots(home):
+            with suppress(OSError):  # missing, or not readable for us
+                roots[root] = WatchedRoot(source, root.stat().st_ino)
+    return roots
 
 
-def _changed(paths: Iterable[Path], roots: dict[Path, Root], wanted: Wanted) -> Iterator[Found]:
-    """The files of history among what changed, and in folders that did; a database stands for its
-    log."""
+def _changed_files(
+    paths: Iterable[Path], roots: dict[Path, WatchedRoot], selection: FileSelection
+) -> Iterator[HistoryFile]:
+    """The files of history among changed paths and below changed folders."""
     seen: set[Path] = set()
-    for path in map(_of_database, paths):
-        for root, source in roots.items():
+    for path in map(_without_sidecar_suffix, paths):
+        for root, watched in roots.items():
             if path == root or root in path.parents:
-                for found in wanted.of(below(path, source.reader, [])):
-                    if found.path not in seen:
-                        seen.add(found.path)
-                        yield found
+                for file in selection.of(files_below(path, watched.source, [])):
+                    if file.path not in seen:
+                        seen.add(file.path)
+                        yield file
 
 
-def _of_database(path: Path) -> Path:
-    suffix = next((each for each in databases.SIDECARS if path.name.endswith(each)), "")
+def _without_sidecar_suffix(path: Path) -> Path:
+    """The database of a write-ahead log or journal."""
+    suffix = next((suffix for suffix in databases.SIDECARS if path.name.endswith(suffix)), "")
     return path.with_name(path.name.removesuffix(suffix))
 
 
 def install(home: Home, command: list[str]) -> tuple[Path, list[str]]:
-    """Write a user service that watches from login on; its file, and the command that starts it."""
-    places = chosen_places(home)
+    """Write a user service that watches from login on; returns its file, and the command that
+    starts it."""
+    variables = source_variables(home)
     if home.platform == "darwin":
         file = home.home / "Library" / "LaunchAgents" / f"{SERVICE}.plist"
-        text, start = _plist(command, places), ["launchctl", "load", "-w", str(file)]
+        text, start = _plist(command, variables), ["launchctl", "load", "-w", str(file)]
     elif home.platform == "win32":
         file = home.config("Microsoft") / f"Windows/Start Menu/Programs/Startup/{SERVICE}.cmd"
-        text, start = _script(command, places), [str(file)]
+        text, start = _script(command, variables), [str(file)]
     else:
         file = home.config("systemd") / "user" / f"{SERVICE}.service"
-        text, start = _unit(command, places), ["systemctl", "--user", "enable", "--now", SERVICE]
+        text, start = _unit(command, variables), ["systemctl", "--user", "enable", "--now", SERVICE]
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch(0o600)  # an address may hold a password
+    file.touch(0o600)  # the address of the ledger may contain a password
     file.write_text(text, encoding="utf-8")
     return file, start
 
 
-class _Noted(dict[str, str]):
-    """An environment that notes what it is asked for."""
+class _RecordedEnvironment(dict[str, str]):
+    """An environment that records which variables are read."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         super().__init__(environment)
-        self.asked: set[str] = set()
+        self.names: set[str] = set()
 
     def get(self, name: str, default: Any = None) -> Any:
-        self.asked.add(name)
+        self.names.add(name)
         return super().get(name, default)
 
 
-def chosen_places(home: Home) -> dict[str, str]:
-    """The variables by which the user told where the sources are: a service would not know them."""
-    noted = _Noted(home.environment)
-    for reader in READERS.values():
-        reader.roots(home._replace(environment=noted))
-    said = {name: noted[name] for name in sorted(noted.asked) if noted.get(name)}
-    return {name: os.path.abspath(v) if os.path.exists(v) else v for name, v in said.items()}
+def source_variables(home: Home) -> dict[str, str]:
+    """The environment variables with which the user moved folders of sources: a service does not
+    inherit them."""
+    environment = _RecordedEnvironment(home.environment)
+    for source in SOURCES.values():
+        source.roots(home._replace(environment=environment))
+    variables = {
+        name: environment[name] for name in sorted(environment.names) if name in environment
+    }
+    return {
+        name: os.path.abspath(value) if os.path.exists(value) else value
+        for name, value in variables.items()
+        if value
+    }
 
 
-def _script(command: list[str], places: Mapping[str, str]) -> str:
-    lines = [f'@set "{name}={_for_cmd(value)}"' for name, value in places.items()]
-    call = " ".join(f'"{_for_cmd(part)}"' if " " in part else _for_cmd(part) for part in command)
+def _script(command: list[str], variables: Mapping[str, str]) -> str:
+    lines = [f'@set "{name}={_for_cmd(value)}"' for name, value in variables.items()]
+    call = " ".join(f'"{_for_cmd(word)}"' if " " in word else _for_cmd(word) for word in command)
     return "\r\n".join([*lines, f'@start "" /min {call}', ""])
 
 
-def _for_cmd(part: str) -> str:
-    return part.replace("%", "%%")
+def _for_cmd(word: str) -> str:
+    return word.replace("%", "%%")
 
 
-def _escaped(part: str) -> str:
-    """Text as systemd reads it in quotes: it fills in after %, and unescapes."""
-    for plain, told in (("%", "%%"), ("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
-        part = part.replace(plain, told)
-    return part
+def _escaped(text: str) -> str:
+    """Text for quotes in a systemd unit, where % is a specifier and backslashes escape."""
+    for plain, escaped in (("%", "%%"), ("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
+        text = text.replace(plain, escaped)
+    return text
 
 
-def _for_systemd(part: str) -> str:
-    """A word of a command, where it fills in after $ too."""
-    word = _escaped(part).replace("$", "$$")
+def _for_systemd(word: str) -> str:
+    """A word of a command line in a unit, where $ is expanded too."""
+    word = _escaped(word).replace("$", "$$")
     return word if re.fullmatch(r"[\w@%+=:,./$-]+", word) else f'"{word}"'
 
 
-def _unit(command: list[str], places: Mapping[str, str]) -> str:
-    said = " ".join(f'"{name}={_escaped(value)}"' for name, value in places.items())
-    environment = f"Environment={said}\n" if said else ""
+def _unit(command: list[str], variables: Mapping[str, str]) -> str:
+    assignments = " ".join(f'"{name}={_escaped(value)}"' for name, value in variables.items())
+    environment = f"Environment={assignments}\n" if assignments else ""
     return f"""[Unit]
 Description=Agents Ledger: import the history of AI agents as it is written
 
 [Service]
-ExecStart={" ".join(_for_systemd(part) for part in command)}
+ExecStart={" ".join(map(_for_systemd, command))}
 {environment}Restart=on-failure
 Nice=10
 
@@ -228,21 +245,21 @@ WantedBy=default.target
 """
 
 
-def _plist(command: list[str], places: Mapping[str, str]) -> str:
+def _plist(command: list[str], variables: Mapping[str, str]) -> str:
     import plistlib
 
-    said = {
+    settings = {
         "Label": SERVICE,
         "ProgramArguments": command,
-        "EnvironmentVariables": dict(places),
+        "EnvironmentVariables": dict(variables),
         "RunAtLoad": True,
         "KeepAlive": {"SuccessfulExit": False},
     }
-    return plistlib.dumps(said).decode()
+    return plistlib.dumps(settings).decode()
 
 
 def this_command(address: str, sources: Sequence[str], exclude: Sequence[str]) -> list[str]:
-    """How to call this program's watch again, for the same ledger and with the same choice."""
+    """The command that watches the same ledger with the same options."""
     return [
         sys.executable,
         "-m",

@@ -40,14 +40,14 @@ ROOT = "claude-agent-sdk:"
 READER = ClaudeCode()
 TRIES = 20
 SUFFIX = ".jsonl"
-SMALL_BYTES = 256 << 10  # a session up to this is derived with every append
-GROWN_PART = 8  # a longer one when it has grown by this part of itself,
-QUIET_SECONDS = 1.0  # or when nothing came for so long,
-PAUSE = 20  # and so many times as long as deriving it took the last time
+SMALL_BYTES = 256 << 10  # sessions up to this size are derived with every append,
+GROWN_PART = 8  # larger ones when they have grown by an eighth,
+QUIET_SECONDS = 1.0  # or after a pause of this length,
+PAUSE = 20  # and of at least 20 times what the last derivation took
 
 
-class _Seen:
-    """What an append needs to know of a transcript, as far as it was read."""
+class _TranscriptState:
+    """The entries of a transcript that were read so far, to detect duplicates."""
 
     def __init__(self, file_id: int) -> None:
         self.file_id = file_id
@@ -56,28 +56,26 @@ class _Seen:
         self.first = self.last = b""
 
     def more(self, data: bytes, uuids: set[str]) -> None:
-        """Take in what follows."""
         self.first = (self.first + data[:TAIL_BYTES])[:TAIL_BYTES]
         self.last = (self.last + data[-TAIL_BYTES:])[-TAIL_BYTES:]
         self.upto += len(data)
         self.uuids |= uuids
 
 
-class _Family:
-    """A session with its subagents: how much of it is derived, and what that took."""
+class _DerivationState:
+    """How much of a session with its subagents is derived, and how long that took."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.waiting = 0  # bytes that are kept and not derived
+        self.waiting = 0  # archived bytes that are not derived yet
         self.seconds = 0.0
         self.appended_at = 0.0
 
     def is_due(self) -> bool:
-        """Whether it is to be derived with this append."""
         return self.size <= SMALL_BYTES or self.waiting * GROWN_PART >= self.size
 
     def quiet_in(self) -> float:
-        """Seconds until it has been quiet for long enough."""
+        """Seconds until the pause is long enough."""
         pause = max(QUIET_SECONDS, self.seconds * PAUSE)
         return self.appended_at + pause - time.monotonic()
 
@@ -88,22 +86,22 @@ class LedgerSessionStore(SessionStore):
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._guard = threading.Lock()
-        self._seen: dict[str, _Seen] = {}
-        self._families: dict[str, _Family] = {}
+        self._seen: dict[str, _TranscriptState] = {}
+        self._families: dict[str, _DerivationState] = {}
         self._timers: dict[str, threading.Timer] = {}
 
     @property
     def _sources(self) -> Sources:
-        """What is kept, looked at anew: other processes keep more."""
+        """A fresh view of the archive: other processes append too."""
         return self._ledger.sources
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Keep entries that are not there yet, and derive the session's turns."""
+        """Store new entries, and derive the session's turns."""
         if entries:
             await in_thread(self._append, key, entries)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """All entries in their order; None if there are none."""
+        """All entries in order; None if there are none."""
         return await in_thread(self._load, key)
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
@@ -112,7 +110,7 @@ class LedgerSessionStore(SessionStore):
         return [{"session_id": name, "mtime": _mtime(file)} for name, file in files.items()]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """What the SDK folded of each transcript."""
+        """The SDK's summary of each transcript."""
         files = await in_thread(self._transcripts, project_key)
         return [
             {"session_id": name, "mtime": _mtime(file), "data": _summary(file)}
@@ -120,7 +118,7 @@ class LedgerSessionStore(SessionStore):
         ]
 
     async def delete(self, key: SessionKey) -> None:
-        """Hide a transcript, and with a session's its subagents'. Its records and turns stay."""
+        """Hide a transcript, and a session's subagents with it. Records and turns stay."""
         await in_thread(self._delete, key)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
@@ -130,11 +128,10 @@ class LedgerSessionStore(SessionStore):
         return [_decoded(file.path.removeprefix(prefix)) for file in files]
 
     def flush(self) -> None:
-        """Derive what waits for that now. What a program leaves waiting is derived by the next
-        import."""
+        """Derive pending entries now; the next import derives those that a program leaves."""
         with self._guard:
-            for family, known in self._families.items():
-                if known.waiting:
+            for family, state in self._families.items():
+                if state.waiting:
                     self._derive(family)
 
     # -- in a thread --------------------------------------------------------------------------
@@ -144,35 +141,36 @@ class LedgerSessionStore(SessionStore):
         with self._guard:
             for _ in range(TRIES):
                 try:
-                    kept = self._keep(key, path, entries)
+                    new_bytes = self._keep(key, path, entries)
                     break
-                except Conflict:  # another process was quicker: go on from what it kept
+                except Conflict:  # another process appended first: read its entries and retry
                     continue
             else:
-                raise Conflict(f"{path} is written by too many others", "Append again.")
-            if kept:
-                self._derive_in_time(READER.family(Path(path)), kept)
+                raise Conflict(f"too many other processes are writing {path}", "Retry the call.")
+            if new_bytes:
+                self._derive_in_time(READER.family(Path(path)), new_bytes)
                 self._set_status(path, "deleted", "active")
 
-    def _derive_in_time(self, family: str, kept: int) -> None:
-        """Derive a session, or let it wait."""
-        known = self._families.get(family)
-        if known is None:
+    def _derive_in_time(self, family: str, new_bytes: int) -> None:
+        state = self._families.get(family)
+        if state is None:
             files = self._sources.files_of_family(family)
-            known = self._families[family] = _Family(sum(file.kept_bytes for file in files) - kept)
-        known.size += kept
-        known.waiting += kept
-        known.appended_at = time.monotonic()
-        if known.is_due():
+            state = self._families[family] = _DerivationState(
+                sum(file.kept_bytes for file in files) - new_bytes
+            )
+        state.size += new_bytes
+        state.waiting += new_bytes
+        state.appended_at = time.monotonic()
+        if state.is_due():
             self._derive(family)
         elif family not in self._timers:
             self._derive_later(family)
 
     def _derive(self, family: str) -> None:
-        known = self._families[family]
+        state = self._families[family]
         begun = time.monotonic()
         Importer(self._ledger).derive_safely(READER, family)
-        known.waiting, known.seconds = 0, time.monotonic() - begun
+        state.waiting, state.seconds = 0, time.monotonic() - begun
 
     def _derive_later(self, family: str) -> None:
         timer = threading.Timer(self._families[family].quiet_in(), self._quiet, (family,))
@@ -183,15 +181,15 @@ class LedgerSessionStore(SessionStore):
     def _quiet(self, family: str) -> None:
         with self._guard:
             del self._timers[family]
-            known = self._families[family]
-            if known.waiting and known.quiet_in() > 0:
+            state = self._families[family]
+            if state.waiting and state.quiet_in() > 0:
                 self._derive_later(family)
-            elif known.waiting:
-                with suppress(LedgerError):  # closed, or out of reach: the next import derives it
+            elif state.waiting:
+                with suppress(LedgerError):  # closed or unreachable: the next import derives it
                     self._derive(family)
 
     def _keep(self, key: SessionKey, path: str, entries: list[SessionStoreEntry]) -> int:
-        """Keep what is new; how many bytes that was."""
+        """Store new entries; returns their size in bytes."""
         file = self._sources.file(path) or self._begin(path, None)
         seen = self._seen_of(file)
         fresh: dict[str, SessionStoreEntry] = {}
@@ -229,7 +227,7 @@ class LedgerSessionStore(SessionStore):
     def _folded(
         self, key: SessionKey, file: SourceFile, entries: list[SessionStoreEntry]
     ) -> str | None:
-        """The SDK's summary of a session, kept where the source goes on."""
+        """The SDK's summary of a session, stored as the cursor of its file."""
         if key.get("subpath"):
             return None
         before: SessionSummaryEntry | None = None
@@ -238,11 +236,11 @@ class LedgerSessionStore(SessionStore):
             before = {"session_id": key["session_id"], "mtime": _mtime(file), "data": data}
         return json.dumps(fold_session_summary(before, key, entries)["data"])
 
-    def _seen_of(self, file: SourceFile) -> _Seen:
-        """The ids of a transcript's entries; only what came since the last look is read."""
+    def _seen_of(self, file: SourceFile) -> _TranscriptState:
+        """The state of a transcript; only entries added since the last call are read."""
         seen = self._seen.get(file.path)
         if seen is None or seen.file_id != file.id or seen.upto > file.kept_bytes:
-            seen = _Seen(file.id)
+            seen = _TranscriptState(file.id)
         if seen.upto < file.kept_bytes:
             data = self._bytes(file, seen.upto)
             uuids = {e["uuid"] for e in _entries(data) if isinstance(e.get("uuid"), str)}
@@ -251,7 +249,6 @@ class LedgerSessionStore(SessionStore):
         return seen
 
     def _bytes(self, file: SourceFile, start: int) -> bytes:
-        """What is kept of a transcript from there on."""
         if start:
             return self._sources.read(file.id, start, file.kept_bytes - start)
         return b"".join(self._sources.stream(file.id))[: file.kept_bytes]
@@ -288,7 +285,7 @@ class LedgerSessionStore(SessionStore):
             try:
                 if self._ledger.session(label, exact=True).status == before:
                     self._ledger.archive(label, after)
-            except NotFound:  # merged away
+            except NotFound:  # merged into another session
                 continue
 
 
@@ -309,7 +306,7 @@ def _folder(*parts: str) -> str:
 
 
 def _path(key: SessionKey) -> str:
-    """Where a transcript stands among the sources. A subpath's folders stay folders."""
+    """The path of a transcript in the archive. The folders of a subpath are kept."""
     parts = [key["project_key"], key["session_id"], *(key.get("subpath") or "").split("/")]
     return "/".join((ROOT, *(_encoded(part) for part in parts if part))) + SUFFIX
 
@@ -319,5 +316,5 @@ def _mtime(file: SourceFile) -> int:
 
 
 def _summary(file: SourceFile) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(file.cursor_json or "{}")
-    return found
+    summary: dict[str, Any] = json.loads(file.cursor_json or "{}")
+    return summary

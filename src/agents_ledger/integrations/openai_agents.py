@@ -1,8 +1,8 @@
-"""A Session of the OpenAI Agents SDK over the ledger: what is added is a turn, nothing is deleted.
+"""A Session of the OpenAI Agents SDK on the ledger: added items become turns, nothing is deleted.
 
-Each item is kept word for word with its message; what the message's content or the tool call has
-of it is kept there alone. `pop_item` and `clear_session` move the session's pointer: what it
-pointed to stays, and can be branched back to.
+Each item is stored verbatim with its message, except for the text that the message's content or the
+tool call holds already. `pop_item` and `clear_session` move the session's head: the turns stay, and
+can be returned to with `branch`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from agents.memory import SessionSettings
 
 ITEM = "openai_item"
-CALLED = "openai_call"  # an item whose arguments or output are those of the tool call of its id
-WRITTEN = "openai_json"  # an item as the SDK writes it, where JSON has no word for its numbers
+CALLED = "openai_call"  # an item whose arguments or output are in the tool call of its id
+WRITTEN = "openai_json"  # an item as JSON text, if it has numbers that JSON lacks (NaN)
 ROLES: dict[str, MessageRole] = {
     "user": "user",
     "assistant": "assistant",
     "system": "system",
     "developer": "system",
 }
-PAGE = 20  # turns read first
+PAGE = 20  # turns in the first page
 NO_RESULT = "no result was added with the call"
 
 _decode = msgspec.json.Decoder().decode
@@ -60,7 +60,7 @@ class LedgerSession:
         self._writing = AsyncLedger.over(ledger)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """All items, or the latest so many, oldest first."""
+        """All items, or the latest `limit`, oldest first."""
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
         return await in_thread(self._items, limit)
@@ -72,20 +72,20 @@ class LedgerSession:
             await self._writing.record(self.session_id, query, response, steps=steps)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take the last item off: the session points to where it was without it."""
+        """Remove the last item: the head moves to a thread without it."""
         return await in_thread(self._pop)
 
     async def clear_session(self) -> None:
-        """Point the session to nothing. Its turns stay."""
+        """Empty the session. Its turns stay."""
         await in_thread(self._clear)
 
     async def fork(self, session_id: str) -> LedgerSession:
-        """A new session that begins where this one stands; nothing is copied."""
+        """Create a session at this one's head; nothing is copied."""
         await in_thread(self._ledger.fork, self.session_id, label=session_id)
         return LedgerSession(session_id, self._ledger, session_settings=self.session_settings)
 
     async def branch(self, turn_id: str) -> None:
-        """Go on from an earlier turn, or back to one that was left."""
+        """Continue from an earlier turn, or from one that was left."""
         await in_thread(self._ledger.move, self.session_id, turn_id)
 
     # -- in a thread --------------------------------------------------------------------------
@@ -110,10 +110,10 @@ class LedgerSession:
             except HeadMoved:
                 continue
             if items:
-                return items[-1]  # a turn without items is stepped over
+                return items[-1]  # a turn without items is skipped
 
     def _step_back(self, turn: Turn, left: Sequence[TResponseInputItem]) -> None:
-        """Point the session to before a turn, and record there what is left of it."""
+        """Move the head to a turn's parent, and record the remaining items there."""
         label = self._ledger.session(self.session_id).label
         turns = []
         if left:
@@ -147,11 +147,11 @@ class LedgerSession:
 def _turn(
     items: Sequence[TResponseInputItem],
 ) -> tuple[list[Message], list[Message | ToolCall], Message | None]:
-    """Query, steps and response of items. Calls get the outcomes added with them."""
-    given = [_plain(item) for item in items]
-    calls = _ItemCalls(given)
+    """Query, steps and response of items. Calls get the outputs added with them."""
+    plain_items = [_plain(item) for item in items]
+    calls = _ItemCalls(plain_items)
     steps: list[Message | ToolCall] = []
-    for at, item in enumerate(given):
+    for at, item in enumerate(plain_items):
         call_id = calls.ids.get(at)
         is_own = call_id is not None and call_id == item.get("call_id") and _is_json(item)
         if item.get("type") == "function_call":
@@ -161,51 +161,51 @@ def _turn(
         else:
             in_call = is_own and "output" in item
             steps.append(_message(item, "output" if in_call else None, calls.answered(at)))
-    asked = 0
+    query_length = 0
     for step in steps:
         if not isinstance(step, Message) or step.role not in ("user", "system"):
             break
-        asked += 1
-    query = [step for step in steps[:asked] if isinstance(step, Message)]
+        query_length += 1
+    query = [step for step in steps[:query_length] if isinstance(step, Message)]
     last = steps[-1]
-    if len(steps) > asked and isinstance(last, Message) and last.role == "assistant":
-        return query, steps[asked:-1], last
-    return query, steps[asked:], None
+    if len(steps) > query_length and isinstance(last, Message) and last.role == "assistant":
+        return query, steps[query_length:-1], last
+    return query, steps[query_length:], None
 
 
 class _ItemCalls:
-    """Which outputs are those of which calls. A call that has no id of its own gets one."""
+    """Matches outputs with calls. A call without an id of its own gets one."""
 
-    def __init__(self, given: Sequence[dict[str, Any]]) -> None:
-        self.ids: dict[int, str] = {}  # by the place of a call, and of the output it has
-        self.outputs: dict[int, dict[str, Any]] = {}  # by the place of the call
-        self._given = given
-        self._waiting: dict[str, deque[int]] = {}  # calls by what they say is their id
+    def __init__(self, items: Sequence[dict[str, Any]]) -> None:
+        self.ids: dict[int, str] = {}  # by the index of a call and of its output
+        self.outputs: dict[int, dict[str, Any]] = {}  # by the index of the call
+        self._items = items
+        self._waiting: dict[str, deque[int]] = {}  # calls by the id they carry
         waiting = self._waiting
-        for at, item in enumerate(given):
+        for at, item in enumerate(items):
             call_id = item.get("call_id")
-            said = repr(call_id)  # it may be anything
+            key = repr(call_id)  # it may be of any type
             if item.get("type") == "function_call":
-                own = call_id if isinstance(call_id, str) and said not in waiting else ""
+                own = call_id if isinstance(call_id, str) and key not in waiting else ""
                 self.ids[at] = own or f"call_{new_id()}"
-                waiting.setdefault(said, deque()).append(at)
-            elif _is_output(item) and waiting.get(said):
-                call = waiting[said].popleft()
+                waiting.setdefault(key, deque()).append(at)
+            elif _is_output(item) and waiting.get(key):
+                call = waiting[key].popleft()
                 self.ids[at] = self.ids[call]
                 self.outputs[call] = item
 
     def answered(self, at: int) -> str | None:
-        """The id of the call whose output stands at a place. It may be one that was added before,
-        but none of these that has another output."""
-        call_id = self._given[at].get("call_id")
+        """The id of the call that an item is the output of. The call may have been added earlier;
+        if it is one of these items, the output must be its own."""
+        call_id = self._items[at].get("call_id")
         if at in self.ids or repr(call_id) in self._waiting:
             return self.ids.get(at)
         return call_id if isinstance(call_id, str) and call_id else None
 
 
 def _plain(item: Any) -> dict[str, Any]:
-    found: dict[str, Any] = item if isinstance(item, dict) else json.loads(to_json(item))
-    return found
+    plain: dict[str, Any] = item if isinstance(item, dict) else json.loads(to_json(item))
+    return plain
 
 
 def _is_output(item: dict[str, Any]) -> bool:
@@ -213,7 +213,7 @@ def _is_output(item: dict[str, Any]) -> bool:
 
 
 def _is_json(value: object) -> bool:
-    """Whether JSON has words for all of it: for infinity it has none."""
+    """Whether JSON can represent a value: it has no infinity and no NaN."""
     if isinstance(value, dict):
         return all(map(_is_json, value.values()))
     if isinstance(value, list | tuple):
@@ -222,26 +222,26 @@ def _is_json(value: object) -> bool:
 
 
 def _message(item: dict[str, Any], in_call: str | None, answered: str | None = None) -> Message:
-    """The message of an item. `in_call`: what of it stands in its tool call; `answered`: the call
-    whose output it is."""
+    """The message of an item. `in_call`: the field that its tool call holds; `answered`: the id of
+    the call whose output it is."""
     role = "tool" if _is_output(item) else ROLES.get(str(item.get("role")), "assistant")
-    kept: dict[str, Any] = {ITEM: _with_text(item, None)}
+    metadata: dict[str, Any] = {ITEM: _with_text(item, None)}
     if in_call is not None:
-        kept = {CALLED: {**item, in_call: None}}
+        metadata = {CALLED: {**item, in_call: None}}
     elif not _is_json(item):
-        kept = {WRITTEN: json.dumps(item)}
+        metadata = {WRITTEN: json.dumps(item)}
     return Message(
         role,
         _text(item) if in_call is None else None,
         "human" if role == "user" else None,
-        metadata_json=to_json(kept),
+        metadata_json=to_json(metadata),
         tool_call_id=answered if role == "tool" else None,
     )
 
 
 def _with_text(item: dict[str, Any], text: str | None) -> dict[str, Any]:
-    """The item with another text in the one place that its message's content is taken from; as it
-    is, if that is made of several."""
+    """The item with another text where its message's content comes from; unchanged, if the content
+    is joined from several texts."""
     name = "content" if "content" in item else "output"
     match item.get(name):
         case str() | None if name in item:
@@ -252,23 +252,23 @@ def _with_text(item: dict[str, Any], text: str | None) -> dict[str, Any]:
 
 
 def _text(item: dict[str, Any]) -> str | None:
-    """What an item says in words, if it says something."""
+    """The text of an item."""
     content = item.get("content", item.get("output"))
     if isinstance(content, str) or content is None:
         return content
     if isinstance(content, list):
-        said = [part.get("text") for part in content if isinstance(part, dict)]
-        return "\n".join(text for text in said if isinstance(text, str)) or None
+        texts = [part.get("text") for part in content if isinstance(part, dict)]
+        return "\n".join(text for text in texts if isinstance(text, str)) or None
     return to_json(content)
 
 
 def _call(item: dict[str, Any], output: dict[str, Any] | None, call_id: str) -> ToolCall:
     params = item.get("arguments")
-    said = None if output is None else output.get("output")
+    result = None if output is None else output.get("output")
     return ToolCall(
         str(item.get("name") or "function"),
         params if isinstance(params, str) else to_json(params or {}),
-        None if said is None else to_json([said])[1:-1],
+        None if result is None else to_json([result])[1:-1],
         NO_RESULT if output is None else None,
         "cancelled" if output is None else "completed",
         id=call_id,
@@ -276,47 +276,47 @@ def _call(item: dict[str, Any], output: dict[str, Any] | None, call_id: str) -> 
 
 
 def _latest(pages: Iterable[TranscriptPage], limit: int | None) -> list[TResponseInputItem]:
-    """The items of pages, which come last first: the latest so many, or all."""
-    found: list[list[TResponseInputItem]] = []
+    """The items of pages, which come last first: the latest `limit`, or all."""
+    by_page: list[list[TResponseInputItem]] = []
     for page in pages:
-        found.append(list(_items(page.messages, page.tool_calls)))
-        if limit is not None and sum(map(len, found)) >= limit:
+        by_page.append(list(_items(page.messages, page.tool_calls)))
+        if limit is not None and sum(map(len, by_page)) >= limit:
             break
-    items = [item for each in reversed(found) for item in each]
+    items = [item for page_items in reversed(by_page) for item in page_items]
     return items if limit is None else items[-limit:]
 
 
 def _items(
     messages: Iterable[Message | TranscriptMessage], tool_calls: Iterable[ToolCall | TranscriptCall]
 ) -> Iterator[TResponseInputItem]:
-    """The items of messages, as they were added. Those recorded otherwise give what they say."""
+    """The items of messages as they were added; of other messages, role and content."""
     calls = {(call.turn_id, call.id): call for call in tool_calls}
     for message in messages:
-        item = _kept(message, calls)
+        item = _stored_item(message, calls)
         if item is not None:
             yield item
         elif message.role != "tool" and message.content:
             yield {"role": message.role, "content": message.content}
 
 
-def _kept(
+def _stored_item(
     message: Message | TranscriptMessage, calls: Mapping[tuple[str, str], ToolCall | TranscriptCall]
 ) -> Any:
     try:
-        kept = _decoded(message.metadata_json or "{}")
-        if CALLED in kept:
-            item = kept[CALLED]
+        metadata = _decoded(message.metadata_json or "{}")
+        if CALLED in metadata:
+            item = metadata[CALLED]
             return _with_call(item, calls[message.turn_id, item["call_id"]])
-        if WRITTEN in kept:
-            return json.loads(kept[WRITTEN])
-        item = kept.get(ITEM)
-    except (ValueError, AttributeError, TypeError, KeyError):  # not of ours
+        if WRITTEN in metadata:
+            return json.loads(metadata[WRITTEN])
+        item = metadata.get(ITEM)
+    except (ValueError, AttributeError, TypeError, KeyError):  # not written by this store
         return None
     return _with_text(item, message.content) if isinstance(item, dict) else item
 
 
 def _with_call(item: dict[str, Any], call: ToolCall | TranscriptCall) -> dict[str, Any]:
-    """The item with what stands in its call."""
+    """The item with the field that its call holds."""
     if item["type"] == "function_call":
         return {**item, "arguments": call.params_json}
     return {**item, "output": _decoded(call.result_json or "null")}
@@ -325,5 +325,5 @@ def _with_call(item: dict[str, Any], call: ToolCall | TranscriptCall) -> dict[st
 def _decoded(text: str) -> Any:
     try:
         return _decode(text)
-    except msgspec.DecodeError:  # a lone surrogate, or NaN: the slower one takes them
+    except msgspec.DecodeError:  # an unpaired surrogate or NaN, which the slower decoder accepts
         return json.loads(text)

@@ -79,7 +79,7 @@ class LedgerConversationStore(ConversationStore):
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """The entries up to one, or the last so many of them, in one reading."""
+        """The entries up to one, or the last `limit` of them, in one read."""
         return await in_thread(self._history, head_id, limit)
 
     # -- in a thread --------------------------------------------------------------------------
@@ -91,18 +91,18 @@ class LedgerConversationStore(ConversationStore):
             return None
 
     def _records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
-        found: list[ConversationRecord] = []
+        records: list[ConversationRecord] = []
         page: tuple[Session, ...] = ()
         while True:
             page = self._ledger.sessions(
                 origin=ORIGIN, limit=PAGE, after=page[-1] if page else None
             )
-            found += [record for record in map(_record_of, page) if record is not None]
+            records += [record for record in map(_record_of, page) if record is not None]
             if len(page) < PAGE:
                 break
-        found = [record for record in found if scope is None or record.scope == scope]
-        found.sort(key=lambda record: record.updated_at, reverse=True)
-        return found[:limit]
+        records = [record for record in records if scope is None or record.scope == scope]
+        records.sort(key=lambda record: record.updated_at, reverse=True)
+        return records[:limit]
 
     def _write(
         self,
@@ -111,8 +111,8 @@ class LedgerConversationStore(ConversationStore):
         expected_revision: str | None,
     ) -> None:
         label = _label(record.conversation_id)
-        said = {entry.id: entry.message for entry in new_entries}
-        turns = [_grafted(entry, self._said(entry.parent_id, said)) for entry in new_entries]
+        messages = {entry.id: entry.message for entry in new_entries}
+        turns = [_grafted(entry, self._message(entry.parent_id, messages)) for entry in new_entries]
         try:
             self._ledger.graft(
                 Session(label, origin=ORIGIN, origin_session_id=record.conversation_id),
@@ -124,10 +124,12 @@ class LedgerConversationStore(ConversationStore):
         except NotFound as error:
             raise ConversationConflict(record.conversation_id) from error
 
-    def _said(self, entry_id: str | None, said: Mapping[str, ModelMessage]) -> ModelMessage | None:
+    def _message(
+        self, entry_id: str | None, new: Mapping[str, ModelMessage]
+    ) -> ModelMessage | None:
         """The message of an entry that may not be stored yet."""
-        if entry_id is None or entry_id in said:
-            return said.get(entry_id or "")
+        if entry_id is None or entry_id in new:
+            return new.get(entry_id or "")
         try:
             return self._entry(entry_id).message
         except KeyError:
@@ -184,15 +186,15 @@ def _checking(conversation_id: str, expected: str | None) -> Callable[[Session |
 
 
 def _entry_of(turn: Turn) -> ConversationEntry:
-    kept = next((m.metadata_json for m in turn.messages if m.metadata_json), None)
-    if kept is None:
+    stored = next((m.metadata_json for m in turn.messages if m.metadata_json), None)
+    if stored is None:
         raise NotFound(f"turn {turn.id} holds no entry of pydantic-ai")
-    [message] = ModelMessagesTypeAdapter.validate_json(f"[{kept}]")
+    [message] = ModelMessagesTypeAdapter.validate_json(f"[{stored}]")
     return ConversationEntry(id=turn.id, parent_id=turn.parent_turn_id, message=message)
 
 
 def _grafted(entry: ConversationEntry, before: ModelMessage | None) -> GraftedTurn:
-    kept = ModelMessagesTypeAdapter.dump_json([entry.message]).decode()[1:-1]
+    message_json = ModelMessagesTypeAdapter.dump_json([entry.message]).decode()[1:-1]
     fields: dict[str, Any] = {}
     if isinstance(entry.message, ModelResponse):
         usage = entry.message.usage
@@ -204,30 +206,30 @@ def _grafted(entry: ConversationEntry, before: ModelMessage | None) -> GraftedTu
         )
         fields["model"] = entry.message.model_name
         fields["provider"] = entry.message.provider_name
-        response = _answer(entry.message, kept)
+        response = _answer(entry.message, message_json)
         return GraftedTurn(entry.id, entry.parent_id, (), response, fields)
-    query = _query(entry.message, kept)
+    query = _query(entry.message, message_json)
     fields["steps"] = tuple(_calls(entry.message, before))
     return GraftedTurn(entry.id, entry.parent_id, query, None, fields)
 
 
-def _answer(response: ModelResponse, kept: str) -> Message:
+def _answer(response: ModelResponse, message_json: str) -> Message:
     thought = "\n".join(p.content for p in response.parts if isinstance(p, ThinkingPart))
-    return Message("assistant", response.text, thinking=thought or None, metadata_json=kept)
+    return Message("assistant", response.text, thinking=thought or None, metadata_json=message_json)
 
 
-def _query(request: ModelRequest, kept: str) -> list[Message]:
-    """What a request says, part by part; the first message carries the whole of it."""
-    said = [message for message in map(_part, request.parts) if message is not None]
-    first = said[0] if said else Message("system")
+def _query(request: ModelRequest, message_json: str) -> list[Message]:
+    """The parts of a request as messages; the first one carries the whole request."""
+    messages = [message for message in map(_part, request.parts) if message is not None]
+    first = messages[0] if messages else Message("system")
     whole = Message(
         first.role,
         first.content,
         first.source,
-        metadata_json=kept,
+        metadata_json=message_json,
         tool_call_id=first.tool_call_id,
     )
-    return [whole, *said[1:]]
+    return [whole, *messages[1:]]
 
 
 def _part(part: object) -> Message | None:
@@ -248,28 +250,28 @@ def _part(part: object) -> Message | None:
 
 
 def _calls(request: ModelRequest, before: ModelMessage | None) -> list[ToolCall]:
-    """The calls whose outcome a request carries, with what the response before it asked."""
-    asked: dict[str, ToolCallPart] = {}
+    """The calls whose outcome a request carries, with what the response before it requested."""
+    requested: dict[str, ToolCallPart] = {}
     if isinstance(before, ModelResponse):
-        asked = {p.tool_call_id: p for p in before.parts if isinstance(p, ToolCallPart)}
+        requested = {p.tool_call_id: p for p in before.parts if isinstance(p, ToolCallPart)}
     calls = []
     for part in request.parts:
         if not isinstance(part, ToolReturnPart | RetryPromptPart) or not part.tool_name:
             continue
-        wanted = asked.get(part.tool_call_id)
+        wanted = requested.get(part.tool_call_id)
         failed = isinstance(part, RetryPromptPart)
-        said = _said(part)
+        outcome = _outcome(part)
         calls.append(
             ToolCall(
                 part.tool_name,
                 wanted.args_as_json_str() if wanted else "{}",
-                None if failed else to_json([said])[1:-1],
-                said if failed else None,
+                None if failed else to_json([outcome])[1:-1],
+                outcome if failed else None,
                 "failed" if failed else "completed",
             )
         )
     return calls
 
 
-def _said(part: ToolReturnPart | RetryPromptPart) -> str:
+def _outcome(part: ToolReturnPart | RetryPromptPart) -> str:
     return part.model_response() if isinstance(part, RetryPromptPart) else part.model_response_str()

@@ -1,4 +1,4 @@
-"""The ledger from asyncio: in a thread, whose outcome is awaited even if the caller gives up."""
+"""Calls the ledger from asyncio in a thread; a cancelled caller still waits for the outcome."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Call a function in a thread. Cancelled, it waits for the outcome first: what was asked for is
-    then either done or not, and nobody does it behind the caller's back."""
+    """Call a function in a thread. If cancelled, wait for the outcome first, so that nothing
+    happens after the cancellation."""
     task = asyncio.ensure_future(asyncio.to_thread(function, *args, **options))
     try:
         return await asyncio.shield(task)

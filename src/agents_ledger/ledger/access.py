@@ -1,4 +1,4 @@
-"""Tokens of a ledger's server. Only their hashes are stored."""
+"""Access tokens of the server. Only hashes of their secrets are stored."""
 
 from __future__ import annotations
 
@@ -18,25 +18,22 @@ SECRET_BYTES = 32
 
 
 def new_secret() -> str:
-    """A secret nobody can guess."""
     return secrets.token_urlsafe(SECRET_BYTES)
 
 
 def _hash(secret: str) -> str:
-    """A plain hash is enough: a secret of 256 random bits cannot be tried out."""
+    """Unsalted SHA-256 suffices: 256 random bits cannot be guessed by brute force."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Tokens:
-    """The tokens of a ledger, made from its core."""
-
     def __init__(self, core: Core) -> None:
         self._core = core
 
     def create(
         self, name: str, scopes: Sequence[Scope] = ("read",), *, expires_at: int | None = None
     ) -> tuple[Token, str]:
-        """A new token and its secret, which is told this once."""
+        """Create a token; returns it and its secret, which cannot be read again."""
         if not name.strip() or len(name) > NAME_MAX:
             raise Refused(f"a token's name has 1 to {NAME_MAX} characters, this one {len(name)}")
         unknown = sorted(set(scopes) - set(get_args(Scope)))
@@ -82,12 +79,12 @@ class Tokens:
         return token if token and token.is_valid(now_ms()) else None
 
     def valid_ids(self, ids: Collection[str]) -> set[str]:
-        """Of some ids those whose tokens are valid now, by one query."""
+        """Those of these ids whose tokens are valid now."""
         now = now_ms()
         return {token.id for token in self.all() if token.id in ids and token.is_valid(now)}
 
     def revoke(self, id_or_name: str) -> Token:
-        """Make a token worthless for ever."""
+        """Invalidate a token for good."""
         self._core.recover_once()
         return self._core.db.write(lambda tx: _revoke(tx, id_or_name))
 
@@ -99,7 +96,7 @@ def _revoke(tx: Transaction, id_or_name: str) -> Token:
             f"there is no token {id_or_name!r}", "List them with `agents-ledger token list`."
         )
     if len(rows) > 1:
-        raise Refused(f"{len(rows)} tokens are called {id_or_name!r}", "Give the id of one.")
+        raise Refused(f"{len(rows)} tokens are called {id_or_name!r}", "Pass the id of one.")
     token = _token(rows[0])
     tx.run("revoke_token", id=token.id, now=now_ms())
     return _token(tx.run("tokens_called", called=token.id)[0])

@@ -1,7 +1,7 @@
-"""Tasks of the Agent Bus: what was saved is the record, their turns are derived with every save.
+"""Tasks of the Agent Bus: the saved entities are the record, and turns are derived with every save.
 
-A task's conversation is the session `task:<id>`. Of a task only completion status and time of
-update change, of a call only status, details, end and time; a message never.
+A task's conversation is the session `task:<id>`. Only the completion status and update time of a
+task can change, and the status, details, end and update time of a call; messages never change.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from agents_ledger.model.tasks import (
 from agents_ledger.store.database import Transaction, Work
 
 Entity = Task | TaskMessage | TaskCall
-ACTIVE = "null"  # how a filter asks for tasks in progress
+ACTIVE = "null"  # the filter for tasks in progress
 CRASHED = "Process crashed during execution"
 EVER = (0, 1 << 62)
 ALL = 1 << 62
@@ -59,7 +59,6 @@ class Tasks:
         self._core.db.write(saving(self._core, entities))
 
     def get(self, task_id: str) -> Task | None:
-        """A task by its id."""
         rows = self._core.read(lambda tx: tx.run("task", id=task_id))
         return Task(*rows[0]) if rows else None
 
@@ -73,7 +72,7 @@ class Tasks:
         limit: int = 100,
         offset: int = 0,
     ) -> TaskPage:
-        """Tasks, newest first. A completion status of "null" asks for those in progress."""
+        """Tasks, newest first. The completion status "null" selects those in progress."""
         page, count = _statements(completion_status, parent_task_id)
         values = {
             "status": completion_status,
@@ -92,7 +91,7 @@ class Tasks:
     def messages(
         self, task_id: str, *, limit: int | None = None, offset: int = 0
     ) -> TaskMessagePage:
-        """A task's messages by time, then in the order they came."""
+        """A task's messages, by time and then by arrival."""
 
         def work(tx: Transaction) -> TaskMessagePage:
             values = {"limit": ALL if limit is None else limit, "offset": offset}
@@ -103,17 +102,17 @@ class Tasks:
         return self._core.read(work)
 
     def calls(self, task_id: str, status: TaskCallStatus | None = None) -> tuple[TaskCall, ...]:
-        """A task's calls in the order they were made, or those of one status."""
+        """A task's calls in their order, all or those of one status."""
         under_way = status == "in_progress"
         statement = "task_calls_in_progress" if under_way else "task_calls"
         rows = self._core.read(lambda tx: tx.run(statement, task_id=task_id))
-        found = (TaskCall(*row) for row in rows)
-        return tuple(call for call in found if status in (None, call.status))
+        calls = (TaskCall(*row) for row in rows)
+        return tuple(call for call in calls if status in (None, call.status))
 
     # -- messages that stream in --------------------------------------------------------------
 
     def stream(self, task_id: str, message_id: str = "") -> TaskStream:
-        """Begin an assistant's message that comes in pieces."""
+        """Begin an assistant message that is written in pieces."""
         self._core.recover_once()
         stream_id = message_id or new_id()
         recording.check_id(stream_id)
@@ -124,11 +123,11 @@ class Tasks:
         return TaskStream(self._core, stream_id, writer_id)
 
     def resume_stream(self, message_id: str) -> TaskStream:
-        """A stream of this process, begun before."""
+        """A stream that this process began before."""
         return TaskStream(self._core, message_id, self._core.db.writer().id)
 
     def partial_text(self, task_id: str) -> str:
-        """What streams into a task now, as far as it has come."""
+        """The text streamed into a task so far."""
 
         def work(tx: Transaction) -> str:
             streams = [row[0] for row in tx.run("streams_of_task", task_id=task_id)]
@@ -138,7 +137,7 @@ class Tasks:
 
 
 def _statements(completion_status: str | None, parent_task_id: str | None) -> tuple[str, str]:
-    """Those that give a page of the tasks asked for, and count them: each has its index."""
+    """The statements that select a page of tasks and count them; each filter has its index."""
     if parent_task_id is not None:
         return "tasks_of_parent", "count_tasks_of_parent"
     if completion_status is None:
@@ -149,8 +148,8 @@ def _statements(completion_status: str | None, parent_task_id: str | None) -> tu
 
 
 class TaskStream:
-    """An assistant's message coming in. Readers see its text at once; it counts as a message when
-    it is complete. Leaving the block by an error keeps what came, as partial."""
+    """An assistant message being written. Readers see its text at once; it becomes a message when
+    it is finished. Leaving the block by an error saves the text as a partial message."""
 
     def __init__(self, core: Core, message_id: str, writer_id: str) -> None:
         self._core = core
@@ -165,7 +164,7 @@ class TaskStream:
         )
 
     def finish(self) -> TaskMessage:
-        """Save the whole message; its time is now."""
+        """Save the message with the current time."""
         return self._end(cut=False)
 
     def _end(self, *, cut: bool) -> TaskMessage:
@@ -228,13 +227,13 @@ def _check_times(entity: Entity) -> None:
 def _touch(
     touched: dict[str, TaskPosition | None], task_id: str, since: TaskPosition | None
 ) -> None:
-    """Note from where on a task's turns are to be derived; None: they stay as they are."""
+    """Note the position from which a task's turns must be derived; None: not at all."""
     before = touched.get(task_id)
     touched[task_id] = min(before, since) if before and since else before or since
 
 
 def save_task(tx: Transaction, task: Task) -> TaskPosition | None:
-    """Make a task with its session, or change what may change of it."""
+    """Create a task with its session, or update it."""
     recording.check_id(task.id)
     if task.completion_status == ACTIVE:
         raise Refused(
@@ -249,10 +248,10 @@ def save_task(tx: Transaction, task: Task) -> TaskPosition | None:
                 raise
         else:
             return None
-    claim(tx, task.id)  # it was made before, or by another writer of a server just now
-    known = Task(*tx.run("task", id=task.id)[0])
-    _unchanged("task", known, task, ("system_prompt", "created_at", "parent_task_id"))
-    if known == task:
+    claim(tx, task.id)  # it exists, or another writer on a server just created it
+    stored = Task(*tx.run("task", id=task.id)[0])
+    _unchanged("task", stored, task, ("system_prompt", "created_at", "parent_task_id"))
+    if stored == task:
         return None
     tx.run(
         "update_task",
@@ -260,7 +259,7 @@ def save_task(tx: Transaction, task: Task) -> TaskPosition | None:
         completion_status=task.completion_status,
         updated_at=task.updated_at,
     )
-    if known.completion_status == task.completion_status:
+    if stored.completion_status == task.completion_status:
         return None
     status = task_status(task.completion_status)
     heads.update(tx, label_of(task.id), {"task_status": status})
@@ -269,7 +268,7 @@ def save_task(tx: Transaction, task: Task) -> TaskPosition | None:
 
 
 def task_status(completion_status: str | None) -> TaskStatus:
-    """How a task stands in the words of a session."""
+    """The task status of a session for a completion status."""
     if completion_status is None:
         return "running"
     word = completion_status.partition(":")[0].strip().lower()
@@ -312,25 +311,25 @@ def _create(tx: Transaction, task: Task) -> None:
     )
 
 
-def _unchanged(kind: str, known: object, given: object, fields: Iterable[str]) -> None:
+def _unchanged(kind: str, stored: object, new: object, fields: Iterable[str]) -> None:
     for name in fields:
-        if getattr(known, name) != getattr(given, name):
+        if getattr(stored, name) != getattr(new, name):
             raise Conflict(
-                f"{kind} {getattr(given, 'id', '')} is saved already with another {name}",
+                f"{kind} {getattr(new, 'id', '')} is saved already with another {name}",
                 f"{name} does not change; use a new id for another {kind}.",
             )
 
 
 def save_message(tx: Transaction, message: TaskMessage) -> TaskPosition | None:
-    """Add a message to a task. The same again changes nothing."""
+    """Add a message to a task. Repeating it changes nothing."""
     recording.check_id(message.id)
     claim(tx, message.task_id)
     if tx.run("stream", id=message.id):
         raise Conflict(f"message {message.id} is still streaming", "Finish its stream instead.")
     written = tx.run("insert_task_message", **structs.asdict(message), partial=0)
     if not written:
-        known = tx.run("task_message", id=message.id)[0]
-        if known[:5] != structs.astuple(message) or known[5]:
+        stored = tx.run("task_message", id=message.id)[0]
+        if stored[:5] != structs.astuple(message) or stored[5]:
             raise Conflict(
                 f"message {message.id} is saved already, with other content",
                 "Messages never change; use a new id for another message.",
@@ -340,7 +339,7 @@ def save_message(tx: Transaction, message: TaskMessage) -> TaskPosition | None:
 
 
 def save_call(tx: Transaction, call: TaskCall, writer_id: str | None) -> TaskPosition | None:
-    """Make a call, or take it further: from pending to in progress to its end, never back."""
+    """Create a call, or advance it from pending to in progress to its end."""
     recording.check_id(call.id)
     if not call.ability_name:
         raise Refused(f"call {call.id} needs the name of its ability")
@@ -350,7 +349,7 @@ def save_call(tx: Transaction, call: TaskCall, writer_id: str | None) -> TaskPos
     if not _write_call(tx, call, writer_id if call.status == "in_progress" else None):
         return None
     turn_id = tx.run("task_message", id=call.start_message_id)[0][6]
-    if turn_id is None:  # announced by a message of this very batch
+    if turn_id is None:  # its message is in the same batch
         return None
     if stored_turns(tx, [turn_id])[turn_id].frozen:
         tx.run("mark_source_has_more", label=label_of(call.task_id))
@@ -359,19 +358,19 @@ def save_call(tx: Transaction, call: TaskCall, writer_id: str | None) -> TaskPos
 
 
 def _write_call(tx: Transaction, call: TaskCall, writer_id: str | None) -> bool:
-    """Write a call's row; False: it says all that already."""
+    """Write a call's row. False if nothing changed."""
     rows = tx.run("task_call", id=call.id)
     if writer_id is not None:
         tx.run("insert_writer", id=writer_id)
     if not rows:
         tx.run("insert_task_call", **structs.asdict(call), writer_id=writer_id)
         return True
-    known = TaskCall(*rows[0])
+    stored = TaskCall(*rows[0])
     fixed = ("task_id", "ability_name", "parameters", "created_at", "start_message_id")
-    _unchanged("call", known, call, fixed)
-    if known == call and writer_id is None:
+    _unchanged("call", stored, call, fixed)
+    if stored == call and writer_id is None:
         return False
-    _check_stage(known, call)
+    _check_stage(stored, call)
     tx.run(
         "update_task_call",
         id=call.id,
@@ -397,11 +396,11 @@ def _check_message(tx: Transaction, call: TaskCall, name: str) -> None:
         )
 
 
-def _check_stage(known: TaskCall, call: TaskCall) -> None:
-    before, after = _STAGES.index(known.status), _STAGES.index(call.status)
+def _check_stage(stored: TaskCall, call: TaskCall) -> None:
+    before, after = _STAGES.index(stored.status), _STAGES.index(call.status)
     if after < before or (before >= _LAST_STAGE and after != before):
         raise Conflict(
-            f"call {call.id} is {known.status}, and does not become {call.status}",
+            f"call {call.id} is {stored.status}, and does not become {call.status}",
             "A call goes from pending to in_progress to completed or failed. Make a new call.",
         )
 
@@ -410,7 +409,6 @@ def _check_stage(known: TaskCall, call: TaskCall) -> None:
 
 
 def begin_stream(tx: Transaction, stream_id: str, task_id: str, writer_id: str) -> None:
-    """Note that a message begins to stream in."""
     claim(tx, task_id)
     if tx.run("task_message", id=stream_id):
         raise Conflict(f"message {stream_id} is saved already", "Use a new id.")
@@ -431,7 +429,6 @@ def _mine(tx: Transaction, stream_id: str, writer_id: str) -> str:
 
 
 def add_text(tx: Transaction, stream_id: str, writer_id: str, text: str) -> None:
-    """Commit the next piece of a stream."""
     _mine(tx, stream_id, writer_id)
     tx.run("insert_stream_text", stream_id=stream_id, content=text)
 
@@ -441,7 +438,7 @@ def _streamed(tx: Transaction, stream_id: str) -> str:
 
 
 def end_stream(tx: Transaction, stream_id: str, writer_id: str, *, cut: bool) -> TaskMessage:
-    """Save what streamed in: as a message, or as a partial one if it was cut short."""
+    """Save the streamed text as a message, or as a partial one if it was `cut`."""
     task_id = _mine(tx, stream_id, writer_id)
     message = TaskMessage(stream_id, task_id, "assistant", _streamed(tx, stream_id), now_ms())
     tx.run("delete_stream_texts", stream_id=stream_id)
@@ -459,14 +456,14 @@ def end_stream(tx: Transaction, stream_id: str, writer_id: str, *, cut: bool) ->
 
 
 def fail_all(tx: Transaction, writer_id: str) -> None:
-    """Fail the calls in progress of a process that died, and keep what it was streaming. Nothing
-    is run again: whoever resumes the task reads what happened."""
+    """Fail the running calls of a process that died, and save the text it was streaming. Nothing is
+    run again: whoever resumes the task reads what happened."""
     for stream_id, _ in tx.run("writer_streams", writer_id=writer_id):
         end_stream(tx, stream_id, writer_id, cut=True)
     for row in tx.run("writer_calls", writer_id=writer_id):
         call = TaskCall(*row)
         now = now_ms()
-        said = TaskMessage(
+        notice = TaskMessage(
             new_id(),
             call.task_id,
             "assistant",
@@ -478,6 +475,6 @@ def fail_all(tx: Transaction, writer_id: str) -> None:
             status="failed",
             details=f'{{"error":"{CRASHED}"}}',
             updated_at=now,
-            end_message_id=said.id,
+            end_message_id=notice.id,
         )
-        save(tx, (said, failed), None)
+        save(tx, (notice, failed), None)

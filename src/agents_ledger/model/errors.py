@@ -2,11 +2,11 @@
 
 LedgerError
 ├── NotFound             no such session, turn or message
-├── Conflict             the ledger moved under the caller, or holds something else there
+├── Conflict             the ledger has changed meanwhile, or has something else there
 │   ├── HeadMoved        another turn was recorded on the session first
 │   └── NameTaken        a session, alias or turn of that name exists
 ├── Refused              the request contradicts the ledger's rules
-│   └── Ambiguous        the short id fits several turns
+│   └── Ambiguous        the prefix matches several turns or sessions
 ├── EngineError          the model could not be run; `kind` says why
 └── StoreUnavailable     the database could not be used
     ├── Locked           another process held it too long
@@ -15,11 +15,11 @@ LedgerError
     ├── Damaged          the file is corrupt, or a row of it cannot be read
     ├── NotALedger       the file or schema holds something else
     ├── NewerLedger      written by a newer version of this program
-    ├── Unreachable      the server does not answer, or refuses us
-    └── OutcomeUnknown   a commit failed half way: it may or may not be stored
+    ├── Unreachable      the server does not answer, or refuses the connection
+    └── OutcomeUnknown   the connection failed during a commit: it may or may not be stored
 
-Each says what happened and to which thing; `hint` says what to do next. The five families are five
-exit codes of the command line and five kinds of HTTP status.
+The message names the thing and the problem; `hint` gives the next step. Each of the five families
+has an exit code of the command line and an HTTP status.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from typing import Literal
 
 EngineFault = Literal["overflow", "rate", "auth", "unavailable", "bad_request", "cancelled"]
 _ENGINE_HINTS: dict[EngineFault, str] = {
-    "overflow": "Compact the session with `agents-ledger compact`, then ask again.",
-    "rate": "Wait a little, then ask again.",
-    "auth": "Check the key of the provider.",
-    "unavailable": "The provider or the network failed: ask again later.",
-    "bad_request": "Check the model's name and the settings it was given.",
-    "cancelled": "Ask again; what was said until then is recorded.",
+    "overflow": "Compact the session with `agents-ledger compact`, then retry.",
+    "rate": "Wait a moment, then retry.",
+    "auth": "Check the API key of the provider.",
+    "unavailable": "The provider or the network failed. Retry later.",
+    "bad_request": "Check the name and the settings of the model.",
+    "cancelled": "Send the message again. The text so far is recorded.",
 }
 
 
@@ -51,17 +51,17 @@ class LedgerError(Exception):
 class NotFound(LedgerError):
     """There is no such session, turn or message."""
 
-    hint = "List what there is with `agents-ledger sessions`."
+    hint = "List the sessions with `agents-ledger sessions`."
 
 
 class Conflict(LedgerError):
-    """The ledger moved under the caller, or holds something else under that id."""
+    """The ledger has changed meanwhile, or has something else under that id."""
 
 
 class HeadMoved(Conflict):
     """Another turn was recorded on the session first.
 
-    `turn_id` is set when the turn itself was recorded all the same, beside the head.
+    `turn_id` is set if the turn was recorded all the same, off the head.
     """
 
     hint = "Read the session again and record on its new head, or fork."
@@ -81,7 +81,7 @@ class HeadMoved(Conflict):
 class NameTaken(Conflict):
     """A session or alias of that name exists, or a turn of that id."""
 
-    hint = "Choose another name, or use the session that has it."
+    hint = "Choose another name, or use the session of that name."
 
 
 class Refused(LedgerError):
@@ -89,15 +89,15 @@ class Refused(LedgerError):
 
 
 class Ambiguous(Refused):
-    """The short id fits several turns or sessions."""
+    """The prefix matches several turns or sessions."""
 
-    hint = "Give more letters of the id."
+    hint = "Give a longer prefix."
 
 
 class EngineError(LedgerError):
     """The model could not be run to its end. `kind` says why."""
 
-    hint = "Ask again, or use another model."
+    hint = "Retry, or use another model."
 
     def __init__(self, kind: EngineFault, message: str, hint: str | None = None) -> None:
         super().__init__(message, hint or _ENGINE_HINTS[kind])
@@ -105,7 +105,7 @@ class EngineError(LedgerError):
 
     @property
     def passing(self) -> bool:
-        """Whether the same request may go well later."""
+        """Whether the same request may succeed later."""
         return self.kind in ("rate", "unavailable")
 
 
@@ -116,7 +116,7 @@ class StoreUnavailable(LedgerError):
 class Locked(StoreUnavailable):
     """Another process held the ledger too long."""
 
-    hint = "Wait for the other process, or see who writes with `agents-ledger doctor`."
+    hint = "Wait for the other process, or find it with `agents-ledger doctor`."
 
 
 class ReadOnly(StoreUnavailable):
@@ -135,15 +135,15 @@ class Damaged(StoreUnavailable):
     """The database file is corrupt, or a stored row cannot be read."""
 
     hint = (
-        "See what is damaged with `agents-ledger audit`; restore a backup with `agents-ledger"
-        " restore`, or bring what can be read into a new ledger with `agents-ledger salvage`."
+        "Examine the damage with `agents-ledger audit`; restore a backup with `agents-ledger"
+        " restore`, or recover the readable rows with `agents-ledger salvage`."
     )
 
 
 class NotALedger(StoreUnavailable):
     """The file or schema holds something other than a ledger."""
 
-    hint = "Give the address of a ledger, or of a file that does not exist yet."
+    hint = "Give the address of a ledger, or of a new file."
 
 
 class NewerLedger(StoreUnavailable):
@@ -153,18 +153,18 @@ class NewerLedger(StoreUnavailable):
 
 
 class Unreachable(StoreUnavailable):
-    """The database server does not answer, or refuses us."""
+    """The database server does not answer, or refuses the connection."""
 
     hint = "Check that the server runs, and the host, user and password in the address."
 
 
 class OutcomeUnknown(StoreUnavailable):
-    """A commit failed half way: it may or may not be stored.
+    """The connection failed during a commit: it may or may not be stored.
 
-    `turn_id` is the id the turn has if it was stored.
+    `turn_id` is the id of the turn if it was stored.
     """
 
-    hint = "Make the same call again with the same turn id: it is stored once."
+    hint = "Repeat the call with the same turn id; the turn is stored once."
 
     def __init__(self, message: str, turn_id: str | None = None) -> None:
         super().__init__(message)

@@ -33,7 +33,9 @@ CODE_MAX = 50_000  # characters; longer code is not coloured
 CACHED_MAX = 4_000  # characters; longer messages are rendered each time
 TEXT_MAX = 200_000  # characters of one text
 IMAGE_DEPTH_MAX = 6
+# Images are embedded in pages: only characters that cannot end an attribute.
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+# No SVG: it may contain scripts.
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _TAGS = {
     "a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li",
@@ -56,6 +58,7 @@ def _fence(_: RendererHTML, tokens: Sequence[Token], at: int, options: Any, env:
     return str(code(tokens[at].content, _by_name(language)))
 
 
+# HTML stays text. Without linkify, only links that the author wrote become links.
 _markdown = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(
     ["table", "strikethrough"]
 )
@@ -266,6 +269,7 @@ def images(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
         for item in value:
             yield from images(item, depth + 1)
     elif isinstance(value, dict):
+        # Anthropic nests an image in `source` with `media_type`; MCP has `mimeType` next to `data`.
         source = value.get("source") if isinstance(value.get("source"), dict) else value
         kind = source.get("media_type") or source.get("mimeType") if source else None
         data = source.get("data") if source else None

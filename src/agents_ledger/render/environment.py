@@ -24,6 +24,7 @@ def new_environment(templates: Path) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    # StrictUndefined: a misspelt name in a template fails a test instead of showing nothing.
     environment.filters.update(
         argument=lambda params_json: summaries.fit_line(summaries.argument(params_json), 240),
         compacted=summaries.compacted,

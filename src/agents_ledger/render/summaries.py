@@ -19,14 +19,20 @@ DIFF_MAX = 50_000  # characters; line counts of larger edits would delay a page
 RESULT_DEPTH_MAX = 6
 PARAMETERS_MAX = 6  # named in a summary when no single one says enough
 
-# The parameter that says most about a call, the best first.
+# The parameter that says most about a call, the best first. `subject` is of Claude Code's
+# TaskCreate, `summary` of its SendMessage, `message` of Codex's spawn_agent, `chars` of its
+# write_stdin, `text` of browser tools.
 _SUBJECTS = (
     "url", "subject", "summary", "description", "question", "prompt", "message", "skill",
     "plan", "name", "input", "text", "chars", "action",
 )  # fmt: skip
+# `glob_pattern` and `target_directory` are Cursor's names, `query` that of its search tools.
 _PATTERNS = ("pattern", "glob_pattern", "regex", "query")
 _FOLDERS = ("path", "target_directory", "glob", "include")
+# Claude Code and Gemini write `content`, Cursor `contents`, Copilot `file_text`, notebooks
+# `new_source`.
 _WHOLE_FILE = ("content", "contents", "file_text", "new_source")
+# Codex 0.1 sends apply_patch in its own format, others send unified diffs.
 _PATCH_STARTS = ("*** Begin Patch", "--- ", "diff --git")
 _COUNTS = re.compile(r"(?: [+-]\d+)+$")
 _MEMBER = re.compile(r'\s*[{,]\s*(?="|\})')
@@ -62,7 +68,7 @@ def fit_line(text: str | None, most: int = 160) -> str:
 
 
 def argument(params_json: str) -> str:
-    """What a call was about, in words: its description, command, pattern, file or subject."""
+    """What a call was about: its description and command, its pattern, its files or its subject."""
     params, is_whole = parameters_of(params_json)
     if not isinstance(params, dict):
         return one_line(params_json)
@@ -108,6 +114,7 @@ def _command(params: dict[str, Any]) -> str:
     command = command_of(params)
     if command is None:
         return ""
+    # Codex also runs apply_patch as a shell command with a here-document.
     patched = touched("apply_patch", json.dumps(command)) if "*** Begin Patch" in command else ()
     if patched:
         return _with_counts([path for _, path in patched], count_signs(command))
@@ -230,7 +237,7 @@ def _value(value: Any) -> str:
 
 
 def outcome(call: ToolCall, result_size: int | None = None) -> str:
-    """How a call ended. `result_size` stands for a result that was not read."""
+    """How a call ended. `result_size` replaces a result that was not read."""
     took = ""
     if call.completed_at is not None and call.completed_at > call.started_at:
         took = humanize.duration(call.completed_at - call.started_at)
@@ -281,6 +288,7 @@ def command_of(params: dict[str, Any]) -> str | None:
     return command if isinstance(command, str) else None
 
 
+# Shells return `stdout` and `stderr`, Codex `output`, MCP servers a list of `content` blocks.
 _TEXT_KEYS = ("stdout", "stderr", "output", "text", "content", "result", "message")
 _TEXT_BLOCKS = ("text", "input_text", "output_text")
 
@@ -295,6 +303,7 @@ def texts_of(value: Any, depth: int = 0) -> Iterator[str]:
                 yield from texts_of(block.get("text"), depth + 1)
     elif isinstance(value, dict) and set(value) & set(_TEXT_KEYS):
         texts = [value[key] for key in _TEXT_KEYS if key in value]
+        # A result with many other members is a record, and is shown as JSON.
         if len(value) <= len(texts) + 3 and all(isinstance(text, str | list) for text in texts):
             for text in texts:
                 yield from texts_of(text, depth + 1)

@@ -40,7 +40,7 @@ class TreeRow(NamedTuple):
 
     @property
     def mark(self) -> Mark:
-        """The shape that stands for the row."""
+        """The shape of the row."""
         if self.kind == "subagent":
             return "subagent"
         if self.node is None or self.kind in ("run", "more", "above", "below"):
@@ -92,6 +92,7 @@ class TreeLayout:
         self._turns: dict[str, int] = {}
         self._rank: dict[str, Rank] = {}
         self._pointed: set[str] = set()
+        # Parents precede their children in a tree, so the reverse order measures children first.
         for node in reversed(tree.nodes):
             self._measure(node)
 
@@ -120,6 +121,7 @@ class TreeLayout:
 
     def rows(self) -> Iterator[TreeRow]:
         """Every row, top first."""
+        # A stack rather than recursion: a branch may have thousands of forks in a row.
         stack: list[_Start | TreeRow] = [_Start(self._top, 0, False)]
         while stack:
             entry = stack.pop()
@@ -183,6 +185,7 @@ class TreeLayout:
     def _branch_rows(self, branches: list[Node], lane: int) -> list[_Start | TreeRow]:
         rows: list[_Start | TreeRow] = []
         if self._branches_max is not None and len(branches) > self._branches_max:
+            # The newest branches are the last ones.
             hidden = len(branches) - self._branches_max
             rows.append(TreeRow("more", lane, True, False, node=branches[0], turns=hidden))
             branches = branches[hidden:]

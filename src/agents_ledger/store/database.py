@@ -55,9 +55,9 @@ class Transaction(Protocol):
     def change(self, name: str, /, **values: object) -> int:
         """Run one statement that writes, and return how many rows it wrote."""
 
-    def run_many(self, name: str, things: Sequence[object], /, *, any_order: bool = False) -> int:
+    def run_many(self, name: str, things: Sequence[object], /) -> int:
         """Run one statement once per thing, whose attributes are its values; return how many rows
-        were written. In any order: in one that takes the least room."""
+        were written."""
 
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         """Run a statement that has no name: migrations, copies, what a user typed."""

@@ -14,7 +14,8 @@ from agents_ledger.model.ids import now_ms
 T = TypeVar("T")
 
 CHARACTERS_MAX = 32_000_000  # of keys and HTML together
-SHARE = 64  # an entry may take at most one part in so many
+# An entry may take 1/64 of the cache: a larger one would push out too many others.
+SHARE = 64
 FRESH_MS = 60_000
 WAIT_S = 0.05  # for a newer value
 WAIT_FIRST_S = 1.0  # for the first value

@@ -32,7 +32,7 @@ SERVER_FAULT = 500
 _encode = msgspec.json.Encoder().encode
 
 
-class Problem(Struct, frozen=True):
+class ErrorBody(Struct, frozen=True):
     """An error."""
 
     kind: str
@@ -40,19 +40,19 @@ class Problem(Struct, frozen=True):
     hint: str = ""
 
 
-def problem_of(error: Exception) -> tuple[int, Problem]:
+def problem_of(error: Exception) -> tuple[int, ErrorBody]:
     """The status and the body of an error."""
     if isinstance(error, LedgerError):
         status = next(code for family, code in STATUS.items() if isinstance(error, family))
-        return status, Problem(_snake(type(error).__name__), str(error), error.hint)
+        return status, ErrorBody(_snake(type(error).__name__), str(error), error.hint)
     if isinstance(error, ValidationException):
         faults = error.extra if isinstance(error.extra, list) else []
         details = "; ".join(f"{fault.get('key', 'body')}: {fault['message']}" for fault in faults)
-        return BAD_REQUEST, Problem(KINDS[400], details or error.detail)
+        return BAD_REQUEST, ErrorBody(KINDS[400], details or error.detail)
     if isinstance(error, HTTPException):
         status = error.status_code
-        return status, Problem(KINDS.get(status, "failed"), error.detail)
-    return SERVER_FAULT, Problem("failed", "internal server error", "See the server's log.")
+        return status, ErrorBody(KINDS.get(status, "failed"), error.detail)
+    return SERVER_FAULT, ErrorBody("failed", "internal server error", "See the server's log.")
 
 
 def _snake(name: str) -> str:
@@ -62,7 +62,7 @@ def _snake(name: str) -> str:
 async def send_error(send: Send, is_api: bool, status: int, message: str, hint: str) -> None:
     """Refuse a request before it reaches the application."""
     if is_api:
-        body = _encode(Problem(KINDS[status], message, hint))
+        body = _encode(ErrorBody(KINDS[status], message, hint))
         kind = b"application/json"
     else:
         body = _PAGE.format(status=status, message=escape(message), hint=_html(hint)).encode()

@@ -13,7 +13,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import QueryParameter
 from msgspec import Meta, Struct
 
-from agents_ledger.web.errors import Problem
+from agents_ledger.web.errors import ErrorBody
 from agents_ledger.web.requests import WebRequest
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ _DESCRIPTIONS = {
     503: "the store is unavailable",
 }
 ERRORS = {
-    status: ResponseSpec(Problem if status != NOT_MODIFIED else None, description=description)
+    status: ResponseSpec(ErrorBody if status != NOT_MODIFIED else None, description=description)
     for status, description in _DESCRIPTIONS.items()
 }
 _encode = msgspec.json.Encoder().encode
@@ -75,12 +75,7 @@ def changes(path: str, **options: Any) -> Callable[[Any], Any]:
 def removes(path: str, *, scope: str = "write", **options: Any) -> Callable[[Any], Any]:
     """A DELETE route."""
     return delete(
-        path,
-        sync_to_thread=True,
-        responses=ERRORS,
-        opt={"scope": scope},
-        status_code=OK,
-        **options,
+        path, sync_to_thread=True, responses=ERRORS, opt={"scope": scope}, status_code=OK, **options
     )
 
 
@@ -98,6 +93,7 @@ def answer(value: T, request: WebRequest | None = None) -> Response[T]:
 
 def html_response(text: str, request: WebRequest, *, status: int = OK) -> Response[str]:
     """A page with an entity tag."""
+    # Unpaired surrogates cannot be encoded, but logs contain them.
     content = text.encode("utf-8", "backslashreplace")
     tag = etag_of(content)
     if status == OK and request.headers.get("if-none-match") == tag:

@@ -71,6 +71,7 @@ class RequestHead:
         self.path: str = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
         self.path = self.path.partition("?")[0]
         self.query: str = scope["query_string"].decode("latin-1")
+        # Proxies are not trusted: the address is that of the connection.
         self.client = str((scope.get("client") or ["?"])[0])
         self.headers = {
             name.decode("latin-1").lower(): value.decode("latin-1")
@@ -145,6 +146,7 @@ class TokenDoor:
         """The valid token of a secret."""
         if not secret:
             return None
+        # compare_digest takes the same time for every wrong secret.
         if hmac.compare_digest(secret.encode(), self._run_secret.encode()):
             return RUN_TOKEN
         return await self._ask(self._tokens.find, secret)
@@ -219,6 +221,7 @@ class WebGuard:
         origin = request.headers.get("origin")
         if origin is not None and origin not in self._policy.origins:
             return 403, "requests from other sites are refused", ""
+        # Some browsers omit Origin in cross-site form posts, but send Sec-Fetch-Site.
         if request.method not in SAFE and request.headers.get("sec-fetch-site") == "cross-site":
             return 403, "requests from other sites are refused", ""
         return None
@@ -240,6 +243,7 @@ class WebGuard:
             await send_error(send, request.is_api, *(_TOO_MANY if wrong else missing))
             return
         csrf = csrf_of(caller.secret)
+        # A browser sends cookies on its own, but never an Authorization header.
         if request.method not in SAFE and not request.bearer:
             receive, matches = await _csrf(receive, request, csrf)
             if not matches:
@@ -300,6 +304,7 @@ class WebGuard:
     async def _log_in(self, send: Send, token_id: str, where: str) -> None:
         # Without Max-Age the cookie ends with the browser; the login may end earlier.
         cookie = f"{self._policy.cookie}={self._door.logins.start(token_id)}"
+        # SameSite=Strict: links from other sites open the login page, not a session.
         cookie += "; Path=/; HttpOnly; SameSite=Strict" + "; Secure" * self._policy.is_https
         await _redirect(send, where, (b"set-cookie", cookie.encode("latin-1")))
 

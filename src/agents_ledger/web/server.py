@@ -16,11 +16,7 @@ from litestar import Litestar, Request, Response, Router
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.di import Provide
-from litestar.exceptions import (
-    ClientException,
-    InternalServerException,
-    PermissionDeniedException,
-)
+from litestar.exceptions import ClientException, InternalServerException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
@@ -55,8 +51,15 @@ BODY_MAX = 1 << 20
 JSON_LIMITS = JsonLimits()
 THREADS = 64
 JSON_SLOTS = 2  # bodies checked or decoded at once: they must not take every thread
-API = (sessions, turns, reports, imports, admin, chat, changes)
-PAGES = (
+_log = logging.getLogger("agents_ledger.web")
+
+
+def _routes(*modules: ModuleType) -> list[ControllerRouterHandler]:
+    return [route for module in modules for route in module.ROUTES]
+
+
+API = _routes(sessions, turns, reports, imports, admin, chat, changes)
+PAGES = _routes(
     home,
     session_pages,
     thread,
@@ -71,8 +74,6 @@ PAGES = (
     forms,
     static_files,
 )
-
-_log = logging.getLogger("agents_ledger.web")
 
 
 class LimitedRequest(Request[Any, Any, State]):
@@ -128,12 +129,13 @@ def make(
     site.warm_up()
     app = Litestar(
         route_handlers=[
-            Router("/", route_handlers=_routes(PAGES), include_in_schema=False),
-            Router("/api/v1", route_handlers=_routes(API)),
+            Router("/", route_handlers=PAGES, include_in_schema=False),
+            Router("/api/v1", route_handlers=API),
         ],
         dependencies={"site": Provide(lambda: site, sync_to_thread=False)},
         guards=[_has_scope],
         exception_handlers={Exception: _fail},
+        # Routes that accept more, such as imports, override this.
         request_max_body_size=BODY_MAX,
         openapi_config=OpenAPIConfig(
             title="Agents Ledger",
@@ -142,6 +144,7 @@ def make(
             render_plugins=[JsonRenderPlugin(path="/v1.json")],
         ),
         lifespan=[background, broker] if with_broker else [background],
+        # Litestar would replace the handlers of the root logger.
         logging_config=None,
         request_class=LimitedRequest,
         state=State(
@@ -154,10 +157,6 @@ def make(
     )
     admission = Admission(app, read_slots(ledger.backend))
     return WebGuard(admission, door, policy)
-
-
-def _routes(modules: tuple[ModuleType, ...]) -> list[ControllerRouterHandler]:
-    return [route for module in modules for route in module.ROUTES]
 
 
 async def _has_scope(

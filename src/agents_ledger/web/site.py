@@ -16,9 +16,9 @@ from markupsafe import Markup, escape
 
 from agents_ledger.broker.broker import Broker
 from agents_ledger.bus.bus import AgentBus
-from agents_ledger.importers.discovery import Wanted, find, this_home
+from agents_ledger.importers.discovery import FileSelection, find, this_home
 from agents_ledger.importers.pipeline import Importer
-from agents_ledger.importers.survey import Source, survey
+from agents_ledger.importers.survey import SourceSurvey, survey
 from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model import settings
@@ -150,9 +150,9 @@ class Site:
         days = self.days() or ()
         return charts.heat_map({line.key: line.spent.turns for line in days if line.key})
 
-    def sources(self) -> list[Source] | None:
+    def sources(self) -> list[SourceSurvey] | None:
         """The histories of agents on this machine; None during the search for them."""
-        wanted = Wanted(0, settings.excluded())
+        wanted = FileSelection(0, settings.excluded())
         return self.background.get("sources", lambda: survey(this_home(), self.ledger, wanted, []))
 
     def start_import(self) -> None:
@@ -160,6 +160,7 @@ class Site:
         with self._import_lock:
             if self.importing:
                 return
+            # A daemon: an interrupted import is continued by the next one.
             self._import = threading.Thread(target=self._import_all, daemon=True)
             self._import.start()
 
@@ -168,7 +169,7 @@ class Site:
         return self._import is not None and self._import.is_alive()
 
     def _import_all(self) -> None:
-        wanted = Wanted(0, settings.excluded())
+        wanted = FileSelection(0, settings.excluded())
         Importer(self.ledger).run(wanted.of(find(this_home())))
         self.ledger.summarise()
         self.background.clear()
@@ -251,6 +252,7 @@ class Site:
 
     def _card(self, card: Card, csrf: str) -> Markup:
         """The HTML of a card, shared by all readers."""
+        # Ages are part of the key: "5 min" must become "6 min".
         times = [card.turn.started_at, *(other.turn.started_at for other in card.siblings)]
         html = self.rendered.get(
             (card.shown, [formats.age(at) for at in times]),
@@ -280,5 +282,5 @@ class Site:
         return html_response(self.render(template, request, **values), request, status=status)
 
 
-SiteDependency = NamedDependency[Site]
+ThisSite = NamedDependency[Site]
 """The site, injected into handlers by name."""

@@ -24,6 +24,7 @@ MEDIA_TYPES = {
 @cache
 def _files() -> dict[str, tuple[bytes, str, str]]:
     files = {}
+    # The HTML export includes the same style sheet.
     for path in (*STATIC.iterdir(), TEMPLATES / "conversation.css"):
         if path.suffix in MEDIA_TYPES:
             data = path.read_bytes()

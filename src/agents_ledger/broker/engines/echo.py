@@ -1,11 +1,11 @@
-"""An engine that needs no model: it says what it was told. For trying things out, and for tests.
+"""An engine without a model, for trials and tests: it repeats the last message of the user.
 
-It answers with the last thing the user said. Lines of it that begin with a slash are done instead:
+Lines that begin with a slash are executed instead:
 
-    /think TEXT             thinks
-    /call NAME {"a": 1}     calls a tool
-    /wait MILLISECONDS      takes its time, then says what it was told meanwhile too
-    /fail KIND TEXT         fails, as an engine of a provider would
+    /think TEXT             emit thinking
+    /call NAME {"a": 1}     call a tool
+    /wait MILLISECONDS      wait, then include the messages that arrived meanwhile
+    /fail KIND TEXT         fail, as the engine of a provider would
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FAULTS = get_args(EngineFault)
 
 
 class EchoEngine:
-    """Says what it was told. `context_window`: the tokens beyond which it overflows, if any."""
+    """Repeats the last message. Above `context_window` tokens, if set, it overflows."""
 
     name = "echo"
 
@@ -41,15 +41,15 @@ class EchoEngine:
         self.context_window = context_window
 
     async def run(self, request: Request) -> AsyncIterator[Event]:
-        """Do the lines with a slash in their order, then say the others."""
-        shown = count_tokens(request.system_prompt, request.items)
-        if self.context_window is not None and shown > self.context_window:
+        """Execute the lines with a slash in order, then answer with the others."""
+        tokens = count_tokens(request.system_prompt, request.items)
+        if self.context_window is not None and tokens > self.context_window:
             raise EngineError(
-                "overflow", f"{shown} tokens are more than the {self.context_window} that fit"
+                "overflow", f"{tokens} tokens exceed the context window of {self.context_window}"
             )
-        words: list[str] = []
+        lines: list[str] = []
         thoughts: list[str] = []
-        for line in _asked(request.items).splitlines():
+        for line in _last_message(request.items).splitlines():
             verb, _, rest = line.partition(" ")
             if verb == "/call":
                 async for event in _call(request, rest):
@@ -59,22 +59,21 @@ class EchoEngine:
                 yield ThinkingPiece(rest)
             elif verb in ("/fail", "/wait"):
                 await _wait_or_fail(verb, rest)
-                words += [item.text for item in await request.steer()]
+                lines += [item.text for item in await request.steer()]
             else:
-                words.append(line)
-        said, whole = _cut("\n".join(words).strip(), request.config.max_tokens)
-        for piece in said.splitlines(keepends=True):
+                lines.append(line)
+        text, complete = _truncated("\n".join(lines).strip(), request.config.max_tokens)
+        for piece in text.splitlines(keepends=True):
             yield TextPiece(piece)
-        yield MessageDone(said, "\n".join(thoughts) or None)
-        usage = Usage(input_tokens=shown, output_tokens=estimate_tokens(said))
+        yield MessageDone(text, "\n".join(thoughts) or None)
+        usage = Usage(input_tokens=tokens, output_tokens=estimate_tokens(text))
         model = request.config.model or "echo"
-        yield Finished(usage, model, "echo", "end" if whole else "max_tokens")
+        yield Finished(usage, model, "echo", "end" if complete else "max_tokens")
 
 
-def _asked(items: Sequence[Item]) -> str:
-    """The last thing the user said."""
-    said = (i.text for i in reversed(items) if isinstance(i, TextItem) and i.role == "user")
-    return next(said, "")
+def _last_message(items: Sequence[Item]) -> str:
+    texts = (i.text for i in reversed(items) if isinstance(i, TextItem) and i.role == "user")
+    return next(texts, "")
 
 
 async def _call(request: Request, rest: str) -> AsyncIterator[Event]:
@@ -92,12 +91,12 @@ async def _wait_or_fail(verb: str, rest: str) -> None:
         await asyncio.sleep(int(first or 0) / 1000)
     else:
         kind = cast(EngineFault, first if first in FAULTS else "unavailable")
-        raise EngineError(kind, message or f"told to fail: {kind}")
+        raise EngineError(kind, message or f"failed on request: {kind}")
 
 
-def _cut(text: str, max_tokens: int | None) -> tuple[str, bool]:
-    """The text as far as it may go, and whether that is all of it."""
+def _truncated(text: str, max_tokens: int | None) -> tuple[str, bool]:
+    """The text up to a number of tokens, and whether it is complete."""
     if max_tokens is None or estimate_tokens(text) <= max_tokens:
         return text, True
-    kept = text.encode()[: max_tokens * BYTES_PER_TOKEN]
-    return kept.decode(errors="ignore"), False
+    encoded = text.encode()[: max_tokens * BYTES_PER_TOKEN]
+    return encoded.decode(errors="ignore"), False

@@ -1,7 +1,7 @@
-"""The engine for every provider, through pydantic-ai. Keys come from the providers' own variables.
+"""The engine for all providers, with pydantic-ai. Keys come from the providers' own variables.
 
-One request to the model after the other; the tools that it calls are executed by the caller, those
-of one message beside each other.
+The model is called until it calls no more tools. The broker executes the tools, those of one
+message concurrently.
 """
 
 from __future__ import annotations
@@ -73,11 +73,14 @@ _FAULTS: tuple[tuple[type[Exception], EngineFault], ...] = (
     (exceptions.ModelAPIError, "unavailable"),
     (exceptions.UnexpectedModelBehavior, "unavailable"),
 )
-_EFFORTS = ((2_000, "low"), (10_000, "medium"))  # of a number of tokens, where only words are known
+_EFFORTS = (
+    (2_000, "low"),
+    (10_000, "medium"),
+)  # for a token budget, where a provider knows only levels
 
 
 class ProviderEngine:
-    """Runs a model named as pydantic-ai names it: "anthropic:claude-opus-5", "openai:gpt-5"."""
+    """Runs models by their pydantic-ai name: "anthropic:claude-opus-5", "openai:gpt-5"."""
 
     name = "pydantic-ai"
 
@@ -86,14 +89,14 @@ class ProviderEngine:
         self._models: dict[str, models.Model] = {}
 
     async def run(self, request: Request) -> AsyncIterator[Event]:
-        """Ask the model, have its calls executed, and ask again until it calls no more."""
+        """Call the model and execute its tool calls, until it calls no more tools."""
         model = self._model(request.config.model)
         messages = list(to_messages(request.items))
-        asked = _Asked(model, request)
+        model_calls = _ModelCalls(model, request)
         while True:
-            async for event in asked.ask(messages):
+            async for event in model_calls.call(messages):
                 yield event
-            response = asked.response
+            response = model_calls.response
             messages.append(response)
             calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
             parts: list[ModelRequestPart] = []
@@ -107,12 +110,14 @@ class ProviderEngine:
             if not parts:
                 break
             messages.append(ModelRequest(parts))
-        yield asked.finished()
+        yield model_calls.finished()
 
     def _model(self, name: str | None) -> models.Model:
         if not name:
             raise EngineError(
-                "bad_request", "no model is chosen", "Set [engine] model in the policy, or say one."
+                "bad_request",
+                "no model is configured",
+                "Set model under [engine] in the policy, or name one.",
             )
         if name not in self._models:
             try:
@@ -121,12 +126,14 @@ class ProviderEngine:
                 kind: EngineFault = "auth" if "API_KEY" in str(error) else "bad_request"
                 raise EngineError(kind, str(error)) from error
             except ImportError as error:
-                raise EngineError("bad_request", f"model {name!r} needs more: {error}") from error
+                raise EngineError(
+                    "bad_request", f"model {name!r} needs another package: {error}"
+                ) from error
         return self._models[name]
 
 
-class _Asked:
-    """What one turn asks of a model: the same settings and tools each time, the usage summed up."""
+class _ModelCalls:
+    """The calls of a model in one turn, with the same settings and tools; their usage is summed."""
 
     def __init__(self, model: models.Model, request: Request) -> None:
         self._model = model
@@ -145,8 +152,8 @@ class _Asked:
         self._usage: list[RequestUsage] = []
         self.response: ModelResponse
 
-    async def ask(self, messages: Sequence[ModelMessage]) -> AsyncIterator[Event]:
-        """One answer of the model, in pieces and then whole."""
+    async def call(self, messages: Sequence[ModelMessage]) -> AsyncIterator[Event]:
+        """Yield one answer of the model: its parts, then the complete message."""
         last = messages[-1]
         if isinstance(last, ModelRequest):
             last.instructions = self._prompt
@@ -165,10 +172,9 @@ class _Asked:
         except (exceptions.AgentRunError, exceptions.UserError) as error:
             raise _fault(error) from error
         self._usage.append(self.response.usage)
-        yield _whole(self.response)
+        yield _complete_message(self.response)
 
     def finished(self) -> Finished:
-        """How it ended, and what it cost over all requests."""
         response = self.response
         reason = _STOPS.get(response.finish_reason, "other")
         return Finished(
@@ -193,7 +199,7 @@ def _piece(event: Any) -> TextPiece | ThinkingPiece | None:
     return ThinkingPiece(text) if thinks else TextPiece(text)
 
 
-def _whole(response: ModelResponse) -> MessageDone:
+def _complete_message(response: ModelResponse) -> MessageDone:
     thoughts = [part for part in response.parts if isinstance(part, ThinkingPart)]
     return MessageDone(
         "".join(part.content for part in response.parts if isinstance(part, TextPart)),
@@ -203,7 +209,7 @@ def _whole(response: ModelResponse) -> MessageDone:
 
 
 def _params(call: ToolCallPart) -> str:
-    """The parameters as they came."""
+    """The parameters as the provider sent them, if they are text."""
     return call.args if isinstance(call.args, str) and call.args else call.args_as_json_str()
 
 
@@ -212,11 +218,11 @@ def _fault(error: Exception) -> EngineError:
     return EngineError(kind, str(error))
 
 
-# -- to and from the words of pydantic-ai --------------------------------------------------------
+# -- conversion to and from the types of pydantic-ai ---------------------------------------------
 
 
 def to_usage(requests: Sequence[RequestUsage]) -> Usage:
-    """Tokens over several requests; cached ones are part of the input, reasoning of the output."""
+    """The sum of several requests; input includes cached tokens, output reasoning tokens."""
     reasoning = sum(usage.details.get("reasoning_tokens", 0) for usage in requests)
     return Usage(
         input_tokens=sum(usage.input_tokens for usage in requests),
@@ -228,7 +234,7 @@ def to_usage(requests: Sequence[RequestUsage]) -> Usage:
 
 
 def to_settings(config: ModelConfig, model: models.Model) -> ModelSettings:
-    """How the model runs; what is not said is left to the provider."""
+    """The settings of a model; the provider decides what is not set."""
     settings: dict[str, Any] = {}
     if config.max_tokens is not None:
         settings["max_tokens"] = config.max_tokens
@@ -239,7 +245,7 @@ def to_settings(config: ModelConfig, model: models.Model) -> ModelSettings:
         if model.system == "anthropic":
             settings["anthropic_thinking"] = {"type": "enabled", "budget_tokens": thinking}
         else:
-            efforts = (word for tokens, word in _EFFORTS if thinking <= tokens)
+            efforts = (effort for tokens, effort in _EFFORTS if thinking <= tokens)
             settings["thinking"] = next(efforts, "high")
     elif thinking is not None:
         settings["thinking"] = thinking
@@ -247,30 +253,30 @@ def to_settings(config: ModelConfig, model: models.Model) -> ModelSettings:
 
 
 def to_messages(items: Sequence[Item]) -> Iterator[ModelMessage]:
-    """The items of a context as messages: what one side says in a row is one message."""
+    """The items of a context as messages; consecutive items of one side form one message."""
     names = {item.id: item.tool_name for item in items if isinstance(item, CallItem)}
-    said: list[ModelResponsePart] = []
-    asked: list[ModelRequestPart] = []
+    responses: list[ModelResponsePart] = []
+    requests: list[ModelRequestPart] = []
     for item in items:
-        part = _said(item)
+        part = _response_part(item)
         if part is not None:
-            if asked:
-                yield ModelRequest(asked)
-                asked = []
-            said.append(part)
+            if requests:
+                yield ModelRequest(requests)
+                requests = []
+            responses.append(part)
             continue
-        if said:
-            yield ModelResponse(said)
-            said = []
-        asked.append(_request_part(item, names))
-    if said:
-        yield ModelResponse(said)
-    if asked:
-        yield ModelRequest(asked)
+        if responses:
+            yield ModelResponse(responses)
+            responses = []
+        requests.append(_request_part(item, names))
+    if responses:
+        yield ModelResponse(responses)
+    if requests:
+        yield ModelRequest(requests)
 
 
-def _said(item: Item) -> ModelResponsePart | None:
-    """What the model said or did; None: it was told."""
+def _response_part(item: Item) -> ModelResponsePart | None:
+    """The item as a part of a model's response; None for the items of a request."""
     if isinstance(item, TextItem) and item.role == "assistant":
         return TextPart(item.text)
     if isinstance(item, ThinkingItem):

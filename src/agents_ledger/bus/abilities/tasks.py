@@ -92,7 +92,7 @@ class BatchInput(Input):
     saves: Annotated[tuple[SaveInput, ...], Meta(max_length=SAVES_MAX)]
 
 
-class TaskInput(Input, rename="camel"):
+class TaskIdInput(Input, rename="camel"):
     task_id: Id
 
 
@@ -166,7 +166,7 @@ def _save_task(ledger: Ledger, params: SaveTaskInput) -> SaveOutput:
     return SaveOutput(True)
 
 
-def _get_task(ledger: Ledger, params: TaskInput) -> TaskOutput:
+def _get_task(ledger: Ledger, params: TaskIdInput) -> TaskOutput:
     return TaskOutput(ledger.tasks.get(params.task_id))
 
 
@@ -220,7 +220,7 @@ def _finish(ledger: Ledger, params: MessageInput) -> MessageOutput:
     return MessageOutput(ledger.tasks.resume_stream(params.message_id).finish())
 
 
-def _partial(ledger: Ledger, params: TaskInput) -> PartialTextOutput:
+def _partial(ledger: Ledger, params: TaskIdInput) -> PartialTextOutput:
     return PartialTextOutput(ledger.tasks.partial_text(params.task_id))
 
 
@@ -236,7 +236,7 @@ ABILITIES = (
     Ability(
         id="ldg:task:get",
         description="Retrieve a task by ID.",
-        input=TaskInput,
+        input=TaskIdInput,
         output=TaskOutput,
         function=_get_task,
     ),
@@ -312,7 +312,7 @@ ABILITIES = (
     Ability(
         id="ldg:msg:partial",
         description="Get the text streamed into a task so far.",
-        input=TaskInput,
+        input=TaskIdInput,
         output=PartialTextOutput,
         function=_partial,
     ),

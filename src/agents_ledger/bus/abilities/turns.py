@@ -195,7 +195,7 @@ def _record_compaction(ledger: Ledger, params: CompactionInput) -> TurnOutput:
 def _run_compaction(ledger: Ledger, params: CompactInput) -> TurnOutput:
     engine, model = None, params.model
     if params.strategy == "summary":
-        from agents_ledger.broker.engines.chosen import summariser
+        from agents_ledger.broker.engines.registry import summariser
 
         engine, model = summariser(ledger.address, model=params.model)
     turn = ledger.compact(

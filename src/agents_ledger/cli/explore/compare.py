@@ -33,21 +33,21 @@ def compare(run: Invocation, *, a: str, b: str, limit: int, diff: bool) -> None:
     """Compare two sessions or turns since their common ancestor."""
     with run.reading() as ledger:
         a, b = ledger.lookup(a), ledger.lookup(b)
-        found = ledger.compare(a, b, limit=limit)
+        comparison = ledger.compare(a, b, limit=limit)
         written = ledger.compare_files(a, b) if diff else ()
     if run.as_json:
-        run.out.json(comparison=found, **({"written": written} if diff else {}))
+        run.out.json(comparison=comparison, **({"written": written} if diff else {}))
         return
     out = run.out
-    if found.ancestor is None:
-        out.line(("They share no turn.", "title"))
+    if comparison.ancestor is None:
+        out.line(("No common turn.", "title"))
     else:
-        out.line(("common ", "dim"), *_headline(out, found.ancestor, 7))
-    for name, branch in ((a, found.a), (b, found.b)):
+        out.line(("common ", "dim"), *_headline(out, comparison.ancestor, 7))
+    for name, branch in ((a, comparison.a), (b, comparison.b)):
         out.line()
         _branch(out, name, branch)
     out.line()
-    _files(out, found)
+    _files(out, comparison)
     for file in written:
         out.line()
         _written(out, file)
@@ -57,7 +57,7 @@ def _written(out: Output, file: WrittenFile) -> None:
     by = "both" if len(file.by) > 1 else file.by[0].upper()
     out.line((file.file_path, "label"), "  ", (f"written by {by}", "dim"))
     if file.diff is not None:
-        out.text(file.diff or "equal in the end", "  ")
+        out.text(file.diff or "identical", "  ")
         return
     for name, changes in (("A", file.a), ("B", file.b)):
         for change in changes:
@@ -78,11 +78,11 @@ def _branch(out: Output, name: str, branch: Branch) -> None:
         f"{spent.failed} failed" if spent.failed else "",
         f"{humanize.tokens(spent.total_tokens)} tokens",
         cost(spent),
-        ", ".join(dict.fromkeys(one.model for one in branch.models if one.model)),
+        ", ".join(dict.fromkeys(usage.model for usage in branch.models if usage.model)),
     ]
-    out.line((name, "label"), "  ", (" · ".join(fact for fact in facts if fact), "dim"))
+    out.line((name, "label"), "  ", (" · ".join(filter(None, facts)), "dim"))
     if not branch.turn_count:
-        out.line("  ", ("nothing since: the other goes on from here", "dim"))
+        out.line("  ", ("no turns since: the other branch continues from here", "dim"))
         return
     if branch.turn_count > len(branch.turns):
         more = humanize.count(branch.turn_count - len(branch.turns), "turn")
@@ -102,16 +102,19 @@ def _branch(out: Output, name: str, branch: Branch) -> None:
         out.text(fit(branch.answer, TEXT_MAX), "    ")
 
 
-def _files(out: Output, found: Comparison) -> None:
+def _files(out: Output, comparison: Comparison) -> None:
     rows: list[list[Span]] = []
-    a, b = ({file.file_path: file.kinds for file in each.files} for each in (found.a, found.b))
+    branches = comparison.a, comparison.b
+    a, b = ({file.file_path: file.kinds for file in branch.files} for branch in branches)
     for path in sorted({**a, **b}):
         where = "both" if path in a and path in b else "A" if path in a else "B"
         kinds = dict.fromkeys((*a.get(path, ()), *b.get(path, ())))
         rows.append([where, (", ".join(kinds), "dim"), path])
     if not rows:
-        out.line(("No files were touched.", "dim"))
+        out.line(("No files were read or written.", "dim"))
         return
     out.table(["IN", "FILES", "PATH"], rows[:FILES_MAX])
     if len(rows) > FILES_MAX:
-        out.line((f"… {humanize.count(len(rows) - FILES_MAX, 'file')} more; --json has all", "dim"))
+        out.line(
+            (f"… {humanize.count(len(rows) - FILES_MAX, 'file')} more (--json lists all)", "dim")
+        )

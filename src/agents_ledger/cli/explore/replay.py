@@ -12,7 +12,7 @@ import click
 from msgspec import structs
 
 from agents_ledger.cli.command import Invocation, command, complete_target
-from agents_ledger.cli.explore.show import Page
+from agents_ledger.cli.explore.show import TurnPrinter
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.sessions import Thread
@@ -75,7 +75,7 @@ def replay(
             run.out.json(moments=[_as_json(moment) for moment in moments])
             return
         wait = _waiting(run, speed, step=step, no_wait=no_wait)
-        _play(Page(run.out, full=full), moments, wait, thread.depth)
+        _play(TurnPrinter(run.out, full=full), moments, wait, thread.depth)
 
 
 def _moments(ledger: Ledger, thread: Thread, last: int | None) -> Iterator[ReplayStep]:
@@ -115,7 +115,7 @@ def _waiting(run: Invocation, speed: float, *, step: bool, no_wait: bool) -> Cal
 
 
 def _play(
-    page: Page, moments: Iterator[ReplayStep], wait: Callable[[int], None], depth: int
+    printer: TurnPrinter, moments: Iterator[ReplayStep], wait: Callable[[int], None], depth: int
 ) -> None:
     previous: int | None = None
     for moment in moments:
@@ -124,12 +124,12 @@ def _play(
         wait(passed)
         if moment.kind == "began":
             if passed:
-                page.out.line((f"{humanize.duration(passed)} later", "dim"))
-            page.begin(moment.turn, depth)
+                printer.out.line((f"{humanize.duration(passed)} later", "dim"))
+            printer.begin(moment.turn, depth)
         elif moment.step is not None:
-            page.step(moment.step)
+            printer.step(moment.step)
         else:
-            page.end(moment.turn)
+            printer.end(moment.turn)
 
 
 def _as_json(moment: ReplayStep) -> dict[str, object]:

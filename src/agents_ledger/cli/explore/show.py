@@ -1,4 +1,4 @@
-"""show: what was said and done, turn by turn."""
+"""show: messages and tool calls, turn by turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agents_ledger.model.turns import OPEN_CALL, SEALED, Message, ToolCall, Turn
 from agents_ledger.render import summaries
 
 LAST = 5
-LINES_MAX = 30  # of one text, unless all is asked for
+LINES_MAX = 30  # per text without --full
 TEXT_MAX = 4000
 OUTCOME_MAX = 40
 MARKS = {
@@ -76,11 +76,11 @@ def show(
         del metrics["turns"]
         run.out.json(session=session, thread=metrics, turns=turns, partial=partial)
         return
-    page = Page(run.out, full=full)
+    printer = TurnPrinter(run.out, full=full)
     if session is not None:
-        page.session(session, thread)
+        printer.session(session, thread)
     for turn in turns:
-        page.turn(turn, thread.depth, partial.get(turn.id))
+        printer.turn(turn, thread.depth, partial.get(turn.id))
     above = thread.depth - len(thread.turns)
     if above:
         note((f"{humanize.count(above, 'earlier turn')} (--last N)", "dim"))
@@ -94,13 +94,13 @@ def _session(ledger: Ledger, target: str) -> Session | None:
 
 
 def _live(ledger: Ledger, label: str) -> tuple[Turn, ...]:
-    """The turns being written on a session; its head is not there yet."""
-    found = (ledger.get_turn(turn_id) for turn_id in ledger.live_turns(label))
-    return tuple(turn for turn in found if turn.status not in SEALED)
+    """The turns being written on a session; they come after its head."""
+    turns = (ledger.get_turn(turn_id) for turn_id in ledger.live_turns(label))
+    return tuple(turn for turn in turns if turn.status not in SEALED)
 
 
-class Page:
-    """Turns printed one below the other."""
+class TurnPrinter:
+    """Prints turns, as a whole or step by step."""
 
     def __init__(self, out: Output, *, full: bool) -> None:
         self.out = out
@@ -108,7 +108,6 @@ class Page:
         self.now = now_ms()
 
     def session(self, session: Session, thread: Thread) -> None:
-        """A session's own lines."""
         facts = [
             humanize.count(thread.depth, "turn"),
             f"{humanize.tokens(thread.total_tokens)} tokens",
@@ -122,7 +121,7 @@ class Page:
         star = "★ " if session.starred else ""
         title = f"  {star}{session.title}" if session.title else f"  {star}".rstrip()
         self.out.line((session.label, "label"), (title, "title"))
-        self.out.line((" · ".join(fact for fact in facts if fact), "dim"))
+        self.out.line((" · ".join(filter(None, facts)), "dim"))
         if session.note:
             self.out.text(session.note, "  note: ", "dim")
         if session.parent_session_label:
@@ -130,7 +129,6 @@ class Page:
         self.out.line()
 
     def turn(self, turn: Turn, depth: int, partial: str | None) -> None:
-        """One turn with all that happened in it, in its order."""
         self.begin(turn, depth)
         for step in turn.steps:
             self.step(step)
@@ -140,7 +138,6 @@ class Page:
         self.end(turn)
 
     def begin(self, turn: Turn, depth: int) -> None:
-        """What stands above the steps of a turn."""
         mark, style = MARKS[turn.status]
         if turn.compaction is not None:
             mark, style = "▬", "seam"
@@ -154,14 +151,12 @@ class Page:
             self._compaction(turn, turn.compaction)
 
     def step(self, step: Message | ToolCall) -> None:
-        """A message or a tool call."""
         if isinstance(step, Message):
             self._message(step)
         else:
             self._call(step)
 
     def end(self, turn: Turn) -> None:
-        """What stands below the steps of a turn."""
         if turn.error is not None:
             self.out.line("  ", ("failed", "bad"))
             self._body(turn.error)
@@ -189,7 +184,7 @@ class Page:
         if message.thinking:
             self.out.line("  ", ("thinking", "dim"))
             self._body(message.thinking, "dim")
-        if _is_said(message):
+        if _has_text(message):
             self.out.line("  ", (message.role, "title"), (f"  {source}", "dim"))
             self._body(message.content or "")
         for file in message.files:
@@ -229,30 +224,27 @@ class Page:
             self.out.line("    ", ("spawned ", "dim"), (call.spawned_session_label, "label"))
 
     def _body(self, text: str, style: str = "") -> None:
-        found = lines_of(text)
-        if self.full or (len(found) <= LINES_MAX and len(text) <= TEXT_MAX):
+        lines = lines_of(text)
+        if self.full or (len(lines) <= LINES_MAX and len(text) <= TEXT_MAX):
             self.out.text(text, "    ", style)
             return
-        shown = "\n".join(found[:LINES_MAX])[:TEXT_MAX]
-        self.out.text(shown, "    ", style)
-        self.out.line("    ", (f"… of {humanize.size(len(text))}; --full shows all", "dim"))
+        self.out.text("\n".join(lines[:LINES_MAX])[:TEXT_MAX], "    ", style)
+        self.out.line("    ", (f"… of {humanize.size(len(text))} (--full)", "dim"))
 
 
-def _is_said(message: Message) -> bool:
-    """Whether there is something to show below its role. What people asked is never passed over:
-    it may be a picture."""
+def _has_text(message: Message) -> bool:
+    """Whether the role line is printed. A message of a user always is: it may be an image."""
     if message.content and not message.content.isspace():
         return True
     return not message.thinking and (message.role == "user" or bool(message.has_details))
 
 
 def status_word(turn: Turn) -> str:
-    """Its status; nobody writes on what was imported."""
+    """The status; an imported turn that is not sealed is unanswered, not being written."""
     return "unanswered" if turn.projected and turn.status not in SEALED else turn.status
 
 
 def _facts(turn: Turn, now: int) -> list[str]:
-    """What is to be said of a turn in a line."""
     took = ""
     if turn.completed_at is not None and turn.completed_at > turn.started_at:
         took = f" in {humanize.duration(turn.completed_at - turn.started_at)}"

@@ -20,7 +20,7 @@ NODES_MAX = 2000
 UNFOLDED_MAX = 100_000
 WIDTH_MAX = 120  # the figures should not stand too far from their text
 FIGURES = 17  # cells at the right, for tools and tokens
-ASIDE_MAX = 40
+REMARK_MAX = 40
 TEXT_MIN = 16
 LANES_MIN = 8
 LANE_WIDTH = 2  # cells
@@ -54,19 +54,19 @@ class Draw:
         self._now = now_ms()
 
     def one(self, target: str, *, below: bool) -> None:
-        """The tree a target stands in, with the way to it as its straight line."""
+        """Draw the tree that contains a target, with the path to it as the leftmost line."""
         thread = self._ledger.thread(target, last=0)
         if thread.turn_id is None:
             raise Refused(f"session {target!r} is empty", "Record a turn on it first.")
         top = thread.turn_id if below else self._ledger.ancestor_at(thread.turn_id, 1)
-        found = self._tree(top or thread.turn_id)
+        tree = self._tree(top or thread.turn_id)
         if self._run.as_json:
-            self._run.out.json(trees=[found])
+            self._run.out.json(trees=[tree])
             return
-        self._draw(found, thread.turn_id)
+        self._draw(tree, thread.turn_id)
 
     def newest(self, limit: int) -> None:
-        """All trees, newest first."""
+        """Draw all trees, newest first."""
         roots = self._ledger.latest_roots(limit=limit + 1, subagents=self._unfold)
         if self._run.as_json:
             trees = [self._tree(root) for root in roots[:limit]]
@@ -74,8 +74,8 @@ class Draw:
             return
         if not roots:
             note("No turns. Import history or record a demonstration with `agents-ledger up`.")
-        for at, root in enumerate(roots[:limit]):
-            if at:
+        for index, root in enumerate(roots[:limit]):
+            if index:
                 self._run.out.line()
             self._draw(self._tree(root), None)
         if len(roots) > limit:
@@ -85,18 +85,18 @@ class Draw:
         limit = UNFOLDED_MAX if self._unfold else NODES_MAX
         return self._ledger.tree(top, fold=not self._unfold, limit=limit)
 
-    def _draw(self, found: Tree, target_id: str | None) -> None:
+    def _draw(self, tree: Tree, target_id: str | None) -> None:
         out = self._run.out
-        heads = [head for node in found.nodes for head in node.heads]
+        heads = [head for node in tree.nodes for head in node.heads]
         facts = [
-            humanize.count(found.turn_count, "turn"),
+            humanize.count(tree.turn_count, "turn"),
             humanize.count(len(heads), "session"),
-            f"begun {humanize.age(found.nodes[0].headline.turn.started_at, self._now)}",
+            f"begun {humanize.age(tree.nodes[0].headline.turn.started_at, self._now)}",
         ]
         out.line((" · ".join(facts), "dim"))
         lanes_max = max(LANES_MIN, out.width - HINT_ROOM) // LANE_WIDTH + 1
         layout = TreeLayout(
-            found,
+            tree,
             head_id=target_id,
             unfold=self._unfold,
             lanes_max=lanes_max,
@@ -104,8 +104,8 @@ class Draw:
         )
         for row in layout.rows():
             out.line((_lanes(row), "dim"), *_row(out, row, lanes_max))
-        if found.left_out:
-            note((f"Too many to draw: the oldest {found.left_out:,} are folded too.", "dim"))
+        if tree.left_out:
+            note((f"The oldest {tree.left_out:,} turns are folded too.", "dim"))
 
 
 def _lanes(row: TreeRow) -> str:
@@ -124,7 +124,7 @@ def _row(out: Output, row: TreeRow, lanes_max: int) -> list[Span]:
         return [("┆ ", "dim"), (humanize.count(row.turns, "turn"), "dim")]
     if row.kind == "more":
         branches = humanize.count(row.turns, "older branch", "older branches")
-        return [(f"… {branches}; --all shows them", "dim")]
+        return [(f"… {branches} (--all)", "dim")]
     if row.kind == "branch" and row.lane >= lanes_max:
         turns, turn_id = humanize.count(row.turns, "turn"), row.node.headline.short_id
         return [(f"… {turns}: agents-ledger tree {turn_id} --below", "dim")]
@@ -145,13 +145,13 @@ def _node(out: Output, row: TreeRow, node: Node) -> list[Span]:
     used = width_of(_lanes(row)) + sum(width_of(_text(span)) for span in left)
     figures = _figures(turn.tool_call_count, turn.total_tokens)
     room = max(TEXT_MIN, min(out.width, WIDTH_MAX) - used - width_of(figures))
-    aside, aside_style = _aside(node, row)
-    aside = fit(aside, min(ASIDE_MAX, room // 2))
-    room -= width_of(aside) + (2 if aside else 0)
-    shown = fit(compacted(turn) if turn.compaction else node.headline.text or "", room)
-    gap = " " * (room - width_of(shown))
+    remark, remark_style = _remark(node, row)
+    remark = fit(remark, min(REMARK_MAX, room // 2))
+    room -= width_of(remark) + (2 if remark else 0)
+    text = fit(compacted(turn) if turn.compaction else node.headline.text or "", room)
+    gap = " " * (room - width_of(text))
     here = "title" if row.is_head else ("seam" if turn.compaction else "")
-    middle: list[Span] = [(shown, here), "  ", (aside, aside_style)] if aside else [(shown, here)]
+    middle: list[Span] = [(text, here), "  ", (remark, remark_style)] if remark else [(text, here)]
     return [*left, *middle, gap, (figures, "dim")]
 
 
@@ -159,8 +159,8 @@ def _text(span: Span) -> str:
     return span if isinstance(span, str) else span[0]
 
 
-def _aside(node: Node, row: TreeRow) -> tuple[str, str]:
-    """What must not be overlooked, after the text."""
+def _remark(node: Node, row: TreeRow) -> tuple[str, str]:
+    """A remark after the text, and its style: a failure, a live turn, a branch without session."""
     turn = node.headline.turn
     if turn.status == "failed":
         return f"failed: {turn.error}", "bad"

@@ -23,7 +23,7 @@ from agents_ledger.model.sessions import Finding
 from agents_ledger.model.text import humanize
 
 if TYPE_CHECKING:
-    from agents_ledger.importers.survey import Going
+    from agents_ledger.importers.survey import ExpiringFile
     from agents_ledger.model.imports.sources import Fault
 
 FINDINGS = 1
@@ -65,7 +65,8 @@ def audit(
             findings = ledger.audit(quick=quick)
             engine = ledger.engine_check(quick=quick)
     except Damaged as error:
-        error.hint = _repair_hint(run)  # the default hint is to run this command
+        # The default hint is to run this command.
+        error.hint = _repair_hint(run)
         raise
     meanings = rules.meanings()
     if run.as_json:
@@ -149,10 +150,10 @@ def doctor(run: Invocation, *, full: bool) -> int:
 
 def _source_facts(run: Invocation, *, exists: bool) -> Iterator[Fact]:
     """The history of other agents on this machine, and how much of it is not imported."""
-    from agents_ledger.importers.discovery import Wanted, this_home
+    from agents_ledger.importers.discovery import FileSelection, this_home
     from agents_ledger.importers.survey import survey
 
-    wanted = Wanted(0, settings.excluded())
+    wanted = FileSelection(0, settings.excluded())
     faults: list[Fault] = []
     with run.reading() if exists else nullcontext() as ledger:
         sources = survey(this_home(), ledger, wanted, faults)
@@ -170,7 +171,7 @@ def _source_facts(run: Invocation, *, exists: bool) -> Iterator[Fact]:
         yield Fact("folders_not_read", len(faults), "note", remark)
 
 
-def _paths(files: list[Going]) -> str:
+def _paths(files: list[ExpiringFile]) -> str:
     paths = [f"{file.path} ({humanize.count(file.days, 'day')} left)" for file in files[:PATHS_MAX]]
     if len(files) > PATHS_MAX:
         paths.append(f"{len(files) - PATHS_MAX:,} more")

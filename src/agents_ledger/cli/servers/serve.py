@@ -20,7 +20,7 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.model.text import humanize
 
 if TYPE_CHECKING:
-    from agents_ledger.app import Serving
+    from agents_ledger.cli.servers.server import Serving
 
 REQUIRED_PACKAGES = ("litestar", "uvicorn", "jinja2", "markdown_it", "nh3", "pygments")
 DAY_MS = 86_400_000
@@ -51,7 +51,7 @@ def serve(
     no_browser: bool,
 ) -> None:
     """Serve the Command Center and the HTTP API until interrupted."""
-    from agents_ledger.app import Serving
+    from agents_ledger.cli.servers.server import Serving
 
     serving = Serving(
         host=host,
@@ -73,7 +73,7 @@ def start(run: Invocation, ledger: Ledger, serving: Serving, *, browser: bool) -
             f"the package {missing[0]} is not installed",
             "Install it with: pip install 'agents-ledger[web]'",
         )
-    from agents_ledger.app import Server
+    from agents_ledger.cli.servers.server import Server
 
     server = Server(ledger, serving)
     ledger.index_in_background()

@@ -49,8 +49,8 @@ def up(
     to import, an empty ledger gets a small demonstration: a conversation with tool calls, a
     subagent, a fork and a compaction.
     """
-    importing = nullcontext(None) if no_import else importing_all(run)
-    with importing as import_all, run.writing(create=True) as ledger:
+    import_all = None if no_import else importing_all(run)
+    with run.writing(create=True) as ledger:
         report = import_all(ledger) if import_all else None
         roots = ledger.latest_roots(limit=1, subagents=True)
         is_empty = not roots and not ledger.sessions(status=None, limit=1)
@@ -77,7 +77,7 @@ def up(
             _suggest(latest[0].label)
         if no_serve:
             return
-        from agents_ledger.app import Serving
+        from agents_ledger.cli.servers.server import Serving
 
         with _importing_in_background(ledger) if not no_import else nullcontext():
             start(run, ledger, Serving(port=port), browser=not no_browser)
@@ -92,8 +92,8 @@ def _importing_in_background(ledger: Ledger) -> Iterator[None]:
     from agents_ledger.importers import discovery, watch
 
     stop = threading.Event()
-    wanted = discovery.Wanted(0, settings.excluded())
-    follow = partial(watch.watch, ledger, discovery.this_home(), wanted=wanted, stop=stop)
+    wanted = discovery.FileSelection(0, settings.excluded())
+    follow = partial(watch.watch, ledger, discovery.this_home(), selection=wanted, stop=stop)
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
     try:

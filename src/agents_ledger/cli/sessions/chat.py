@@ -67,7 +67,7 @@ async def _chat(
     options: dict[str, Any],
 ) -> int | None:
     from agents_ledger.broker.broker import Broker
-    from agents_ledger.broker.engines.chosen import choose
+    from agents_ledger.broker.engines.registry import choose
 
     chosen = choose(engine) if engine else None
     async with Broker.open(run.address, engine=chosen, create=False) as broker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from agents_ledger.cli.command import Invocation, command, complete_target
-from agents_ledger.cli.explore.show import Page
+from agents_ledger.cli.explore.show import TurnPrinter
 from agents_ledger.cli.terminal import Output, Span
 from agents_ledger.model.compaction import CompactionPlan
 from agents_ledger.model.turns import Turn
@@ -59,9 +59,10 @@ def compact(
     else:
         engine = None
         with run.reading() as ledger:
-            ledger.lookup(session)  # report a wrong name before a missing engine
+            # Report a wrong name before a missing engine.
+            ledger.lookup(session)
         if strategy not in WITHOUT_MODEL:
-            from agents_ledger.broker.engines.chosen import summariser
+            from agents_ledger.broker.engines.registry import summariser
 
             engine, model = summariser(run.address, engine_name, model)
         with run.writing() as ledger:
@@ -79,7 +80,7 @@ def compact(
     elif plan is not None:
         _print_plan(run.out, plan)
     elif turn is not None:
-        Page(run.out, full=False).turn(turn, turn.depth, None)
+        TurnPrinter(run.out, full=False).turn(turn, turn.depth, None)
 
 
 def _print_plan(out: Output, plan: CompactionPlan) -> None:

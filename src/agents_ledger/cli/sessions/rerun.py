@@ -58,7 +58,7 @@ async def _rerun(
     run: Invocation, target: str, engine: str | None, options: dict[str, Any]
 ) -> list[Rerun]:
     from agents_ledger.broker.broker import Broker
-    from agents_ledger.broker.engines.chosen import choose
+    from agents_ledger.broker.engines.registry import choose
     from agents_ledger.broker.rerun import rerun as run_again
 
     reruns: list[Rerun] = []

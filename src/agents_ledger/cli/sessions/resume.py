@@ -34,18 +34,12 @@ def resume(run: Invocation, *, session: str) -> None:
         agent = stored.origin or "its agent"
         note((f"No command of {agent} continues it; this continues it in the ledger.", "dim"))
     elif continued_here:
-        note(
-            (
-                "It was continued in the ledger: its agent does not have the newest turns.",
-                "live",
-            )
-        )
+        note(("It was continued in the ledger; its agent lacks the newest turns.", "live"))
 
 
 def _folder(ledger: Ledger, label: str, turn: Turn | None) -> str | None:
     """The folder in which its agent worked: that of the latest imported turn."""
     if turn is None or turn.projected:
         return turn.workspace_path if turn else None
-    heads = [each.head_turn_id for each in ledger.pages.imported_as(label)]
-    found = [ledger.get_turn(head).workspace_path for head in heads if head]
-    return found[-1] if found else None
+    heads = [run.head_turn_id for run in ledger.pages.imported_as(label) if run.head_turn_id]
+    return ledger.get_turn(heads[-1]).workspace_path if heads else None

@@ -242,7 +242,8 @@ def _write(run: Invocation, exported: Export, output: str | None) -> None:
     try:
         with opened:
             opened.writelines(exported)
-    except BaseException:  # a truncated file would look complete
+    except BaseException:
+        # A truncated file would look complete.
         path.unlink()
         raise
     _print_written(run, [str(path)], exported.masked)

@@ -12,7 +12,7 @@ from agents_ledger.cli.terminal import note
 from agents_ledger.model.text import humanize
 
 if TYPE_CHECKING:
-    from agents_ledger.importers.discovery import Found
+    from agents_ledger.importers.discovery import HistoryFile
     from agents_ledger.importers.pipeline import Report
 
 LINES_MAX = 10
@@ -22,7 +22,7 @@ RARE = 3  # records of a type up to which the path of the first is printed: the 
 class ImportProgress:
     """A progress bar on stderr, if that is a terminal."""
 
-    def __init__(self, run: Invocation, files: Sequence[Found]) -> None:
+    def __init__(self, run: Invocation, files: Sequence[HistoryFile]) -> None:
         self._bar: Any = None
         if sys.stderr.isatty() and not run.as_json and files:
             from rich.console import Console
@@ -89,14 +89,14 @@ def summary(report: Report) -> str:
 
 def not_imported_as_json(report: Report, exclude: Sequence[str]) -> dict[str, Any]:
     """The JSON keys that an import and a dry run share."""
-    left = report.left
-    unmatched = [pattern for pattern in exclude if pattern not in left.met]
+    left = report.excluded
+    unmatched = [pattern for pattern in exclude if pattern not in left.matched]
     return {
         "faults": [
             {"path": fault.path, "line": fault.line, "offset": fault.offset, "what": fault.what}
             for fault in report.faults
         ],
-        "without_reader": report.without_reader,
+        "without_reader": report.unrecognised,
         "empty": report.empty,
         "excluded": {"files": left.files, "sessions": left.sessions, "met_nothing": unmatched},
     }
@@ -104,12 +104,12 @@ def not_imported_as_json(report: Report, exclude: Sequence[str]) -> dict[str, An
 
 def print_not_imported(report: Report, exclude: Sequence[str]) -> None:
     """Print what was excluded, and what could not be read."""
-    left = report.left
+    left = report.excluded
     counts = ((left.files, "file"), (left.sessions, "session"))
     if excluded := ", ".join(humanize.count(number, word) for number, word in counts if number):
         note(("excluded ", "dim"), excluded)
     for pattern in exclude:
-        if pattern not in left.met:  # perhaps misspelled
+        if pattern not in left.matched:  # perhaps misspelled
             note(("excluded nothing: ", "dim"), pattern)
     _print_unread(report)
 
@@ -120,10 +120,10 @@ def _print_unread(report: Report) -> None:
         note(("fault ", "bad"), f"{fault.path}{line}  {fault.what}")
     if len(report.faults) > LINES_MAX:
         note((f"… {len(report.faults) - LINES_MAX:,} more faults (--json lists all)", "dim"))
-    for path in report.without_reader[:LINES_MAX]:
+    for path in report.unrecognised[:LINES_MAX]:
         note(("unknown format ", "dim"), path)
-    if len(report.without_reader) > LINES_MAX:
-        note((f"… {len(report.without_reader) - LINES_MAX:,} more of unknown format", "dim"))
+    if len(report.unrecognised) > LINES_MAX:
+        note((f"… {len(report.unrecognised) - LINES_MAX:,} more of unknown format", "dim"))
     if report.empty:
         first, *rest = report.empty
         note(("empty ", "dim"), f"{first} and {len(rest):,} more" if rest else first)

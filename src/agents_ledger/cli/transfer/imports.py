@@ -6,8 +6,7 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,14 +29,11 @@ from agents_ledger.model.text import humanize
 from agents_ledger.model.text.dates import moment
 
 if TYPE_CHECKING:
-    from agents_ledger.importers.derive_worker import Ahead
-    from agents_ledger.importers.discovery import Found, Wanted
+    from agents_ledger.importers.discovery import FileSelection, HistoryFile
     from agents_ledger.importers.pipeline import Report
     from agents_ledger.ledger.ledger import Ledger
 
 GC_THRESHOLD = 50_000  # an import creates many objects, hardly any in reference cycles
-LARGE = 64 << 20  # total bytes of files from which mallopt() is set
-ARRAY, ARRAY_BYTES = -3, 1 << 18  # M_MMAP_THRESHOLD of the C library
 EXCLUDE = click.option(
     "--exclude",
     multiple=True,
@@ -72,7 +68,6 @@ def import_(
             raise click.UsageError("--request cannot be combined with other arguments")
         return _import_request(run, Path(request))
     gc.set_threshold(GC_THRESHOLD)
-    from agents_ledger.importers.derive_worker import beside
     from agents_ledger.importers.pipeline import Importer, Report
 
     report, wanted = Report(), _wanted(since, exclude)
@@ -81,73 +76,61 @@ def import_(
     expected = _patterns(exclude) if what else wanted.exclude
     if dry_run:
         return _dry_run(run, files, report, expected)
-    _spare_memory(files)
-    with beside(run.address, files) as ahead, run.writing(create=True) as ledger:
-        importer = Importer(ledger, report, ahead)
+    with run.writing(create=True) as ledger:
+        importer = Importer(ledger, report)
         with ImportProgress(run, files) as tick:
             importer.run(files, tick)
         ledger.summarise()
     print_report(run, report, expected)
-    if not (files or report.faults or report.without_reader or report.left.files):
+    if not (files or report.faults or report.unrecognised or report.excluded.files):
         _note_nothing_found(what)
     return 1 if report.counts.failed else 0
-
-
-def _spare_memory(files: Sequence[Found]) -> None:
-    """Allocate large arrays with mmap: on the heap, arrays that grow side by side leave gaps, a
-    fifth of the memory of an import of a million records."""
-    if sys.platform == "linux" and sum(file.size for file in files) > LARGE:
-        import ctypes
-
-        with suppress(OSError, AttributeError):  # another C library
-            ctypes.CDLL(None).mallopt(ARRAY, ARRAY_BYTES)
 
 
 def _note_nothing_found(what: Sequence[str]) -> None:
     """List the searched locations."""
     from agents_ledger.importers.discovery import this_home
-    from agents_ledger.importers.sources.registry import READERS
+    from agents_ledger.importers.sources.registry import SOURCES
 
     paths = [
         str(root)
         for name in what
-        for root in (READERS[name].roots(this_home()) if name in READERS else (name,))
+        for root in (SOURCES[name].roots(this_home()) if name in SOURCES else (name,))
     ]
     where = f"in {', '.join(paths)}" if paths else "in the agents' default locations"
     note(("nothing found ", "dim"), f"{where}; give a file or a folder")
 
 
-@contextmanager
-def importing_all(run: Invocation) -> Iterator[Callable[[Ledger], Report]]:
-    """A function that imports all history on this machine. Enter it before opening the ledger."""
-    from agents_ledger.importers.derive_worker import beside
+def importing_all(run: Invocation) -> Callable[[Ledger], Report]:
+    """A function that imports all history on this machine. Call this before opening the ledger."""
     from agents_ledger.importers.pipeline import Report
 
     report = Report()
     files = _files((), _wanted(None, ()), report)
-    _spare_memory(files)
-    with beside(run.address, files) as ahead:
-        yield partial(_import_all, run, files, report, ahead)
+    return partial(_import_all, run, files, report)
 
 
 def _import_all(
-    run: Invocation, files: Sequence[Found], report: Report, ahead: Ahead | None, ledger: Ledger
+    run: Invocation,
+    files: Sequence[HistoryFile],
+    report: Report,
+    ledger: Ledger,
 ) -> Report:
     from agents_ledger.importers.pipeline import Importer
 
     with ImportProgress(run, files) as tick:
-        Importer(ledger, report, ahead).run(files, tick)
+        Importer(ledger, report).run(files, tick)
     ledger.summarise()
     if files and not run.as_json:
-        names = sorted({file.reader.name for file in files})
+        names = sorted({file.source.name for file in files})
         note(("found ", "dim"), f"{', '.join(names)}: {summary(report)}")
     return report
 
 
-def _wanted(since: str | None, exclude: Sequence[str]) -> Wanted:
-    from agents_ledger.importers.discovery import Wanted
+def _wanted(since: str | None, exclude: Sequence[str]) -> FileSelection:
+    from agents_ledger.importers.discovery import FileSelection
 
-    return Wanted(
+    return FileSelection(
         moment(since, now_ms()) / 1000 if since else 0, (*settings.excluded(), *_patterns(exclude))
     )
 
@@ -162,25 +145,25 @@ def _patterns(exclude: Sequence[str]) -> tuple[str, ...]:
     return tuple(absolute(os.path.expanduser(path)) for path in exclude)
 
 
-def _files(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
+def _files(what: Sequence[str], wanted: FileSelection, report: Report) -> list[HistoryFile]:
     """The files of the given sources and paths. A fault below a given path counts as a failure."""
-    from agents_ledger.importers.discovery import Unknown, find, found_at, this_home
-    from agents_ledger.importers.sources.registry import READERS
+    from agents_ledger.importers.discovery import Unrecognised, files_at, find, this_home
+    from agents_ledger.importers.sources.registry import SOURCES
 
-    names = [name for name in what if name in READERS]
+    names = [name for name in what if name in SOURCES]
     if "" in what:
         raise Refused("a path is empty", "Give a file or a folder; `.` is the current one.")
-    paths = [Path(name) for name in what if name not in READERS]
+    paths = [Path(name) for name in what if name not in SOURCES]
     for path in paths:
         if not path.exists() and not path.is_symlink():
             raise NotFound(f"no source or path {str(path)!r}", _suggestion(str(path)))
     files = find(this_home(), names, report.faults) if names or not paths else []
-    unknown = Unknown(report.faults, report.without_reader)
+    unknown = Unrecognised(report.faults, report.unrecognised)
     elsewhere = len(report.faults)
     for path in paths:
-        files += found_at(path, unknown)
+        files += files_at(path, unknown)
     report.counts.failed += len(report.faults) - elsewhere
-    return wanted.of(files, report.faults, report.left)
+    return wanted.of(files, report.faults, report.excluded)
 
 
 def _suggestion(name: str) -> str:
@@ -188,9 +171,9 @@ def _suggestion(name: str) -> str:
     from difflib import get_close_matches
 
     from agents_ledger.importers.requests import READER
-    from agents_ledger.importers.sources.registry import READERS
+    from agents_ledger.importers.sources.registry import SOURCES
 
-    sources = [source for source in READERS if source != READER.name]
+    sources = [source for source in SOURCES if source != READER.name]
     similar = [source for source in sources if name and source.startswith(name)]
     similar = similar or get_close_matches(name, sources, 2)
     if similar:
@@ -199,17 +182,17 @@ def _suggestion(name: str) -> str:
 
 
 def _dry_run(
-    run: Invocation, files: Sequence[Found], report: Report, exclude: Sequence[str]
+    run: Invocation, files: Sequence[HistoryFile], report: Report, exclude: Sequence[str]
 ) -> int:
     """Print what an import would read, and what it could not read."""
-    from agents_ledger.importers.discovery import empty_of
-    from agents_ledger.importers.survey import left_of
+    from agents_ledger.importers.discovery import empty_files
+    from agents_ledger.importers.survey import count_excluded_sessions
 
-    report.empty += empty_of(files)
-    report.left.add(left_of(files))
-    sources: dict[str, list[Found]] = {}
+    report.empty += empty_files(files)
+    report.excluded.add(count_excluded_sessions(files))
+    sources: dict[str, list[HistoryFile]] = {}
     for file in files:
-        sources.setdefault(file.reader.name, []).append(file)
+        sources.setdefault(file.source.name, []).append(file)
     pending = _pending(run, files)
     if run.as_json:
         run.out.json(
@@ -227,16 +210,16 @@ def _dry_run(
     return 0
 
 
-def _pending(run: Invocation, files: Sequence[Found]) -> Counter[str]:
+def _pending(run: Invocation, files: Sequence[HistoryFile]) -> Counter[str]:
     """The number of files per source with content that is not in the ledger."""
     from agents_ledger.importers.survey import is_behind
 
     try:
         with run.reading() as ledger:
             archived = ledger.sources
-            return Counter(file.reader.name for file in files if is_behind(archived, file))
+            return Counter(file.source.name for file in files if is_behind(archived, file))
     except NotFound:  # there is no ledger yet
-        return Counter(file.reader.name for file in files)
+        return Counter(file.source.name for file in files)
 
 
 def _import_request(run: Invocation, path: Path) -> int:
@@ -268,11 +251,11 @@ def watch(
     from agents_ledger.importers import discovery
     from agents_ledger.importers import watch as watching
     from agents_ledger.importers.pipeline import Importer, Report
-    from agents_ledger.importers.sources.registry import READERS
+    from agents_ledger.importers.sources.registry import SOURCES
 
-    unknown = [name for name in what if name not in READERS]
+    unknown = [name for name in what if name not in SOURCES]
     if unknown:
-        raise NotFound(f"no source {unknown[0]!r}", f"Sources are {', '.join(READERS)}.")
+        raise NotFound(f"no source {unknown[0]!r}", f"Sources are {', '.join(SOURCES)}.")
     home = discovery.this_home()
     if install_:
         _install(run, watching.this_command(run.address, what, _patterns(exclude)))
@@ -287,7 +270,7 @@ def watch(
     with run.writing(create=True) as ledger:
         print_now(Importer(ledger, report).run(files), _patterns(exclude))
         embed_in_background(ledger)
-        watching.watch(ledger, home, sources=what, wanted=wanted, told=print_now)
+        watching.watch(ledger, home, sources=what, selection=wanted, on_report=print_now)
 
 
 def _install(run: Invocation, service: list[str]) -> None:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from msgspec import Struct, structs
 
 from agents_ledger.importers.parsing import text_size
-from agents_ledger.importers.parsing.duplicate_keys import is_sound, repeated_name
 from agents_ledger.importers.parsing.encodings import BOM, Bytes, Utf8, is_text
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.limits import LIMITS, ImportLimits
@@ -248,15 +247,9 @@ class Material:
         return data
 
     def check(self, at: RecordPosition, data: bytes) -> None:
-        """Report JSON that is not valid UTF-8, and duplicate keys."""
-        if is_sound(data):
-            return
+        """Report JSON that is not valid UTF-8."""
         if not (data.isascii() or is_text(data)):
             self.fault(at, NOT_UTF8)
-        name = repeated_name(data)
-        if name is not None:
-            quoted = repr(name[:QUOTED_CHARACTERS])
-            self.fault(at, f"{quoted} stands twice in one object: the last one counts")
 
     def blocks(self, file: SourceFile) -> Iterator[bytes]:
         """A file's bytes, a block at a time."""

@@ -1,5 +1,4 @@
-"""Every source there is a reader for, loaded when it is asked for. A new one is a file and a line
-here."""
+"""All sources, each loaded when it is first used. A new source is a package and a line here."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 
-from agents_ledger.importers.port.source import Reader
+from agents_ledger.importers.port.source import Source
 
 _CLASSES = {
     "claude-code": "claude_code.source.ClaudeCode",
@@ -28,11 +27,9 @@ _CLASSES = {
 }
 
 
-class _Readers(Mapping[str, Reader]):
-    """Readers by the names of their sources."""
-
-    def __getitem__(self, name: str) -> Reader:
-        return _loaded(name)
+class _SourceRegistry(Mapping[str, Source]):
+    def __getitem__(self, name: str) -> Source:
+        return _load(name)
 
     def __contains__(self, name: object) -> bool:
         return name in _CLASSES
@@ -45,10 +42,10 @@ class _Readers(Mapping[str, Reader]):
 
 
 @cache
-def _loaded(name: str) -> Reader:
+def _load(name: str) -> Source:
     module, kind = _CLASSES[name].rsplit(".", 1)
-    reader: Reader = getattr(import_module(f"agents_ledger.importers.sources.{module}"), kind)()
-    return reader
+    source: Source = getattr(import_module(f"agents_ledger.importers.sources.{module}"), kind)()
+    return source
 
 
-READERS = _Readers()
+SOURCES = _SourceRegistry()

@@ -1,7 +1,9 @@
-"""Compacting a session: plan what stays, have the rest summarised, record it as a turn.
+"""Compacting a session: plan which turns stay, summarise the rest, record a compaction turn.
 
-Planning reads, summarising touches no database, and recording is one transaction: whatever fails
-before that has changed nothing. Turns that were recorded meanwhile are kept.
+When a compaction is due: due(), with COMPACT_AT of model/compaction.py; for turns that the broker
+runs, `compact_at` of its policy. Planning only reads, summarising touches no database, and
+recording is one transaction: a failure before that changes nothing. Turns that were recorded
+meanwhile are kept.
 """
 
 from __future__ import annotations
@@ -47,17 +49,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BUDGET_PART = 0.4  # of the context now, if the caller names no budget
-SUMMARY_PART = 0.25  # of the budget, what a summary may take
+BUDGET_PART = 0.4  # of the current context: the default budget
+SUMMARY_PART = 0.25  # of the budget: the limit of a summary
 SUMMARY_MAX = 8000
-PIECE_TOKENS = 60_000  # of a transcript, what a summariser is given at once
+PIECE_TOKENS = 60_000  # of a transcript in one request to a summariser
 
 _added: dict[str, Strategy] = {}
 
 
 class CompactionRequest(Struct, frozen=True):
-    """What a caller asks of a compaction."""
-
     session: str
     strategy: str = "summary"
     budget: int | None = None
@@ -67,11 +67,11 @@ class CompactionRequest(Struct, frozen=True):
     instructions: str | None = None
     fallback: str | None = None
     count: Counter = estimate_tokens
-    instead_of: str | None = None  # why another strategy stepped in
+    instead_of: str | None = None  # the strategy that failed, and why
 
 
 class CompactionDraft(NamedTuple):
-    """A plan, with the turns it summarises and what was said of those before."""
+    """A plan, with the turns it summarises and the earlier summary."""
 
     plan: CompactionPlan
     strategy: Strategy
@@ -81,8 +81,6 @@ class CompactionDraft(NamedTuple):
 
 
 class WrittenSummary(Struct, frozen=True):
-    """What a summariser said, and what that cost."""
-
     text: str
     model: str
     provider: str | None
@@ -95,7 +93,7 @@ class WrittenSummary(Struct, frozen=True):
 
 
 def add_strategy(strategy: Strategy) -> None:
-    """Let compactions choose their turns in a way of your own, by its name."""
+    """Register a strategy of your own under its name."""
     if strategy.name in _strategies():
         raise Refused(f"there is a strategy {strategy.name!r} already", "Choose another name.")
     _added[strategy.name] = strategy
@@ -108,43 +106,42 @@ def _strategies() -> dict[str, Strategy]:
 
 
 def _named(name: str) -> Strategy:
-    known = _strategies()
-    if name not in known:
-        raise Refused(f"there is no strategy {name!r}", f"Choose one of {', '.join(known)}.")
-    return known[name]
+    strategies = _strategies()
+    if name not in strategies:
+        raise Refused(f"there is no strategy {name!r}", f"Choose one of {', '.join(strategies)}.")
+    return strategies[name]
 
 
 # -- planning ---------------------------------------------------------------------------------
 
 
 def draft(tx: Transaction, request: CompactionRequest) -> CompactionDraft:
-    """Choose what stays. Refused if there is nothing to be gained."""
+    """Choose which turns stay. Refused if nothing would be gained."""
     from agents_ledger.context.assembly import assemble, prompt_tokens, summary_overhead
 
     started_at = now_ms()
     strategy = _named(request.strategy)
     if request.trigger not in get_args(Trigger):
-        raise Refused(
-            f"a trigger is one of {', '.join(get_args(Trigger))}, not {request.trigger!r}"
-        )
+        triggers = ", ".join(get_args(Trigger))
+        raise Refused(f"there is no trigger {request.trigger!r}", f"Choose one of {triggers}.")
     session = heads.get(tx, request.session)
     head = session.thread_id
     if head is None:
         raise Refused(f"session {session.label!r} is empty: there is nothing to compact")
     history, _ = visible.visible(tx, head, head)
-    made = assemble(history, count=request.count)
-    turns = tuple(each for each in made.blocks if each.part in ("kept", "since"))
+    assembled = assemble(history, count=request.count)
+    turns = tuple(block for block in assembled.blocks if block.part in ("kept", "since"))
     prompt = prompt_tokens(history.system_prompt, request.count)
-    before = prompt + sum(each.tokens for each in made.blocks)
+    before = prompt + sum(block.tokens for block in assembled.blocks)
     budget = int(before * BUDGET_PART) if request.budget is None else request.budget
-    beside = prompt + sum(each.tokens for each in made.blocks if each.part == "summary")
+    overhead = prompt + sum(block.tokens for block in assembled.blocks if block.part == "summary")
     summary_max = 0
     if strategy.summarises:
         summary_max = max(min(int(budget * SUMMARY_PART), SUMMARY_MAX), 1)
-        beside = prompt + summary_max + summary_overhead(request.count)
-    loose = {turn.id for turn in history.picked}
-    chosen = _chosen(strategy, turns, budget - beside, loose)
-    kept = [turns[n] for n in (*chosen.picked, *range(chosen.first, len(turns)))]
+        overhead = prompt + summary_max + summary_overhead(request.count)
+    picked_before = {turn.id for turn in history.picked}
+    chosen = _chosen(strategy, turns, budget - overhead, picked_before)
+    remaining = [turns[n] for n in (*chosen.picked, *range(chosen.first, len(turns)))]
     dropped = tuple(turns[n] for n in range(chosen.first) if n not in chosen.picked)
     if not dropped:
         raise _nothing_to_gain(session.label, before, budget)
@@ -155,9 +152,9 @@ def draft(tx: Transaction, request: CompactionRequest) -> CompactionDraft:
         trigger=request.trigger,
         budget=budget,
         tokens_before=before,
-        tokens_after=beside + sum(each.tokens for each in kept),
+        tokens_after=overhead + sum(block.tokens for block in remaining),
         turns_summarized=len(dropped),
-        turns_kept=len(kept),
+        turns_kept=len(remaining),
         summarized_through_turn_id=str(turns[chosen.first - 1].turn_id),
         first_kept_turn_id=turns[chosen.first].turn_id if chosen.first < len(turns) else None,
         kept_turn_ids=tuple(str(turns[n].turn_id) for n in chosen.picked),
@@ -168,18 +165,18 @@ def draft(tx: Transaction, request: CompactionRequest) -> CompactionDraft:
 
 
 def _nothing_to_gain(label: str, before: int, budget: int) -> Refused:
-    said = f"there is nothing to compact: the {before} tokens of {label!r}"
+    what = f"there is nothing to compact: the {before} tokens of {label!r}"
     if before <= budget:
-        return Refused(f"{said} fit into {budget}", "Give a smaller budget.")
+        return Refused(f"{what} fit into {budget}", "Pass a smaller budget.")
     return Refused(
-        f"{said} are all in turns that stay", "Only a summary can make the last turn smaller."
+        f"{what} are all in turns that stay", "Only a summary can make the last turn smaller."
     )
 
 
 def _chosen(
-    strategy: Strategy, turns: tuple[ContextBlock, ...], room: int, loose: set[str]
+    strategy: Strategy, turns: tuple[ContextBlock, ...], room: int, picked_before: set[str]
 ) -> Chosen:
-    """What a strategy chose, if that is possible. Turns that are loose already, with others hidden
+    """What a strategy chose, checked. Turns that an earlier compaction picked, with hidden turns
     between them, can only be picked one by one."""
     from agents_ledger.context.summary import transcript
 
@@ -189,9 +186,9 @@ def _chosen(
     ]
     chosen = strategy.choose(seen, max(room, 0)) if seen else Chosen(0)
     if not 0 <= chosen.first <= len(turns) or any(not 0 <= n < chosen.first for n in chosen.picked):
-        raise Refused(f"strategy {strategy.name!r} chose turns that are not there: {chosen}")
+        raise Refused(f"strategy {strategy.name!r} chose turns that do not exist: {chosen}")
     first = chosen.first
-    while first < len(turns) and turns[first].turn_id in loose:
+    while first < len(turns) and turns[first].turn_id in picked_before:
         first += 1
     return Chosen(first, tuple(sorted({*chosen.picked, *range(chosen.first, first)})))
 
@@ -199,13 +196,13 @@ def _chosen(
 def due(
     tx: Transaction, target: str, *, window: int | None, every: int | None, count: Counter
 ) -> Trigger | None:
-    """Why a thread should be compacted now; None: it need not."""
+    """Why a thread should be compacted now, or None; see Ledger.compaction_due."""
     turn_id = threads.resolve(tx, target)
     if turn_id is None:
         return None
     if window is not None:
-        shown = contexts.at(tx, turn_id, count=count)
-        if shown.total_tokens > window * COMPACT_AT:
+        context = contexts.at(tx, turn_id, count=count)
+        if context.total_tokens > window * COMPACT_AT:
             return "context_limit"
     place = threads.place_of(tx, turn_id)
     compacted = threads.place_of(tx, place.compaction_turn_id).depth
@@ -215,9 +212,9 @@ def due(
 # -- summarising ------------------------------------------------------------------------------
 
 
-async def summarise(made: CompactionDraft, request: CompactionRequest) -> WrittenSummary:
-    """Have an engine say in words what does not stay: piece by piece, each with the summary of
-    those before it."""
+async def summarise(draft: CompactionDraft, request: CompactionRequest) -> WrittenSummary:
+    """Have an engine summarise the turns that do not stay, piece by piece, each with the summary of
+    the previous pieces."""
     from agents_ledger.context.summary import PROMPT, pieces, question, transcript
 
     if request.engine is None:
@@ -225,12 +222,12 @@ async def summarise(made: CompactionDraft, request: CompactionRequest) -> Writte
             f"strategy {request.strategy!r} needs an engine to summarise with",
             "Pass one, or choose a strategy that needs none: sliding_window, selective.",
         )
-    limit = made.plan.summary_tokens_max
+    limit = draft.plan.summary_tokens_max
     config = ModelConfig(request.model, max_tokens=limit)
-    text, spent = made.earlier, []
-    for piece in pieces(transcript(made.blocks), PIECE_TOKENS, request.count):
-        said = question(piece, text, request.instructions, limit)
-        reply = await ask(request.engine, Request((TextItem("user", said),), PROMPT, config))
+    text, spent = draft.earlier, []
+    for piece in pieces(transcript(draft.blocks), PIECE_TOKENS, request.count):
+        prompt = question(piece, text, request.instructions, limit)
+        reply = await ask(request.engine, Request((TextItem("user", prompt),), PROMPT, config))
         text = reply.text.strip()
         if not text or reply.finished.stop_reason == "refusal":
             raise EngineError("bad_request", f"engine {request.engine.name!r} gave no summary")
@@ -241,8 +238,8 @@ async def summarise(made: CompactionDraft, request: CompactionRequest) -> Writte
         last.model or request.model or request.engine.name,
         last.provider,
         Usage(
-            sum(each.usage.input_tokens or 0 for each in spent),
-            sum(each.usage.output_tokens or 0 for each in spent),
+            sum(reply.usage.input_tokens or 0 for reply in spent),
+            sum(reply.usage.output_tokens or 0 for reply in spent),
         ),
         len(spent),
         last.stop_reason == "max_tokens",
@@ -254,21 +251,21 @@ async def summarise(made: CompactionDraft, request: CompactionRequest) -> Writte
 
 def record(
     tx: Transaction,
-    made: CompactionDraft,
+    draft: CompactionDraft,
     summary: WrittenSummary | None,
     request: CompactionRequest,
     turn_id: str,
 ) -> Turn:
-    """Record the compaction on the session's head. If turns came to stand on the head that was
-    planned for, they are kept too; if it moved elsewhere, HeadMoved."""
-    plan = _on_head(tx, made.plan)
+    """Record the compaction on the session's head. Turns recorded since the plan are kept too;
+    HeadMoved, if the head moved to another thread."""
+    plan = _on_head(tx, draft.plan)
     text = summary.text if summary else ""
     held = visible.Held(plan.kept_turn_ids, None if summary else plan.summary_turn_id)
     before, after = _tokens(tx, plan, text, held, request.count)
     if after >= before:
         raise Refused(
             f"the compaction would leave {after} tokens of {before}: nothing is gained",
-            "Give a smaller budget, or choose another strategy.",
+            "Pass a smaller budget, or choose another strategy.",
         )
     now = now_ms()
     compaction = Compaction(
@@ -284,7 +281,7 @@ def record(
         summary_tokens=request.count(text),
         summarization_input_tokens=summary.usage.input_tokens if summary else None,
         summarization_output_tokens=summary.usage.output_tokens if summary else None,
-        duration_ms=max(now - made.started_at, 0),
+        duration_ms=max(now - draft.started_at, 0),
         trigger=plan.trigger,
         metadata_json=_metadata(plan, summary, held, request),
     )
@@ -292,7 +289,7 @@ def record(
         "id": turn_id,
         "compaction": compaction,
         "parent": plan.turn_id,
-        "started_at": made.started_at,
+        "started_at": draft.started_at,
         "completed_at": now,
         "usage": summary.usage if summary else None,
         "config": Config(),
@@ -354,9 +351,9 @@ def _tokens(
     totals = []
     for assumed in (None, boundary):
         history, _ = visible.visible(tx, plan.turn_id, plan.turn_id, boundary=assumed)
-        made = assemble(history, count=count)
-        shown = sum(each.tokens for each in made.blocks)
-        totals.append(shown + prompt_tokens(history.system_prompt, count))
+        blocks = assemble(history, count=count).blocks
+        shown_tokens = sum(block.tokens for block in blocks)
+        totals.append(shown_tokens + prompt_tokens(history.system_prompt, count))
     return totals[0], totals[1]
 
 
@@ -366,8 +363,8 @@ def _metadata(
     held: visible.Held,
     request: CompactionRequest,
 ) -> str:
-    """The strategy's parameters, and what the next context needs to know."""
-    said: dict[str, Any] = {
+    """The strategy's parameters, and what assembling the next context needs."""
+    fields: dict[str, Any] = {
         "budget": plan.budget,
         "turns_kept": plan.turns_kept,
         "kept_turn_ids": held.kept_turn_ids or None,
@@ -375,14 +372,14 @@ def _metadata(
         "instead_of": request.instead_of,
     }
     if summary is not None:
-        said |= {
+        fields |= {
             "engine": request.engine.name if request.engine else None,
             "summary_tokens_max": plan.summary_tokens_max,
             "pieces": summary.pieces,
             "cut": summary.cut or None,
             "instructions": request.instructions,
         }
-    return msgspec.json.encode({k: v for k, v in said.items() if v is not None}).decode()
+    return msgspec.json.encode({k: v for k, v in fields.items() if v is not None}).decode()
 
 
 # -- compacting -------------------------------------------------------------------------------
@@ -395,28 +392,28 @@ class RunWork(Protocol):
 
 
 async def compact(request: CompactionRequest, read: RunWork, write: RunWork) -> Turn:
-    """Plan, summarise and record. If summarising fails, nothing has changed: the fallback steps in
-    if there is one, else it is offered."""
+    """Plan, summarise and record. If summarising fails, nothing has changed: the fallback strategy
+    is used, or the error suggests one."""
     from agents_ledger.model.ids import new_id
 
-    made = await read(partial(draft, request=request))
+    drafted = await read(partial(draft, request=request))
     summary = None
-    if made.strategy.summarises:
+    if drafted.strategy.summarises:
         try:
-            summary = await summarise(made, request)
+            summary = await summarise(drafted, request)
         except Exception as error:
             return await compact(_without_model(request, error), read, write)
     turn_id = new_id()
     try:
         return await write(
-            partial(record, made=made, summary=summary, request=request, turn_id=turn_id)
+            partial(record, draft=drafted, summary=summary, request=request, turn_id=turn_id)
         )
     except OutcomeUnknown as unknown:
         raise OutcomeUnknown(str(unknown), turn_id) from unknown
 
 
 def _without_model(request: CompactionRequest, error: Exception) -> CompactionRequest:
-    """What to do instead of a summary that failed; without a fallback, why it did."""
+    """The request with its fallback strategy; without one, the error is raised."""
     ours = isinstance(error, LedgerError) and not isinstance(error, EngineError)
     if request.fallback is not None and not ours:
         why = f"{request.strategy}: {live.reason_of(error)}"

@@ -1,7 +1,7 @@
-"""What a model is shown of a thread. Only the visible range is read: what a compaction hides costs
-nothing, and with a budget no more is read than can fit.
+"""What a model is shown of a thread. Only the visible range is read: turns that a compaction hides
+cost nothing, and with a budget no more is read than can fit.
 
-The modules that assemble and render are imported when a context is made: opening a ledger is quick.
+The modules that assemble and render are imported on use, so that opening a ledger is fast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Context(Struct, frozen=True):
-    """What a model is shown: ready to be sent to any provider. Every item names its turn.
+    """What a model is shown, ready to be sent to any provider. Every item names its turn.
 
     `tokens` are estimates by part; `turns` how many turns are shown of each.
     """
@@ -37,12 +37,12 @@ class Context(Struct, frozen=True):
     compaction_turn_id: str | None = None
     budget: int | None = None
     cuts: tuple[Cut, ...] = ()
-    turns_left_out: int = 0  # for the budget
+    turns_left_out: int = 0  # because of the budget
     repairs: tuple[Repair, ...] = ()
 
     @property
     def total_tokens(self) -> int:
-        """The tokens of all parts."""
+        """The estimated tokens of all parts."""
         return sum(self.tokens.values())
 
     def as_anthropic(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Context(Struct, frozen=True):
         return self.rendered("openai-responses")
 
     def rendered(self, provider: str) -> dict[str, Any]:
-        """The context in the form of a provider, chosen by name."""
+        """The context in a provider's format: anthropic, openai or openai-responses."""
         return _provider(provider).render(self.system_prompt, self.items)
 
 
@@ -67,17 +67,17 @@ def _provider(name: str) -> Provider:
 
     if name not in PROVIDERS:
         raise Refused(
-            f"there is no provider {name!r} whose form is known",
+            f"there is no provider format {name!r}",
             f"Choose one of {', '.join(PROVIDERS)}.",
         )
     return PROVIDERS[name]
 
 
 def validate(messages: Sequence[Any] | Mapping[str, Any], provider: str) -> tuple[Problem, ...]:
-    """What a provider would refuse in any list of its messages; empty when all is well.
+    """What a provider would reject in a list of messages; empty if they are valid.
 
-    Providers are anthropic, openai and openai-responses. What `Context.as_...` gives may be passed
-    as it is.
+    Providers are anthropic, openai and openai-responses. The results of `Context.as_...` can be
+    passed as they are.
     """
     chosen = _provider(provider)
     if isinstance(messages, Mapping):
@@ -100,23 +100,25 @@ def context(
     before: bool = False,
     count: Counter = estimate_tokens,
 ) -> Context:
-    """The context of a target. `before`: as it was when that turn was asked."""
+    """The context of a target; see Ledger.context."""
     if (budget is not None and budget < 1) or last < 0:
         raise Refused(f"a budget of {budget} tokens with the last {last} turns cannot be kept")
-    asked = () if query is None else recording.messages_of(query)
+    new_query = () if query is None else recording.messages_of(query)
     if before:
         turn = threads.turn(tx, target)
         return _at(
             tx,
             turn.parent_turn_id,
             prompt_of=turn.id,
-            query=asked or turn.query,
+            query=new_query or turn.query,
             budget=budget,
             last=last,
             count=count,
         )
     turn_id = threads.resolve(tx, target)
-    return _at(tx, turn_id, prompt_of=turn_id, query=asked, budget=budget, last=last, count=count)
+    return _at(
+        tx, turn_id, prompt_of=turn_id, query=new_query, budget=budget, last=last, count=count
+    )
 
 
 def at(tx: Transaction, turn_id: str, *, count: Counter = estimate_tokens) -> Context:
@@ -161,7 +163,6 @@ def of(
     unread: int = 0,
     count: Counter = estimate_tokens,
 ) -> Context:
-    """A context that was assembled, as users see it."""
     from agents_ledger.context.assembly import prompt_tokens
 
     tokens: dict[Part | str, int] = {"system": prompt_tokens(made.system_prompt, count)}

@@ -1,4 +1,4 @@
-"""The visible part of a thread: from its latest compaction on, and no more than can fit."""
+"""The part of a thread that a model sees: from its latest compaction on, within a budget."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PAGE = 32
 
 
 class Held(Struct, frozen=True):
-    """What a compaction's `metadata_json` says of the context: single turns that it kept before
-    its first kept one, and the compaction whose summary still holds."""
+    """From a compaction's `metadata_json`: single turns kept from before its first kept one, and
+    the compaction whose summary is still valid."""
 
     kept_turn_ids: tuple[str, ...] = ()
     summary_turn_id: str | None = None
@@ -50,8 +50,8 @@ def visible(
     budget: int | None = None,
     count: Counter = estimate_tokens,
 ) -> tuple[VisibleThread, int]:
-    """What a model may see of a thread, and how many turns were not read because they cannot fit
-    into the budget."""
+    """The visible part of a thread, and the number of turns that were not read because they cannot
+    fit into the budget."""
     prompts = tx.run("system_prompt", hash=threads.place_of(tx, prompt_of).system_prompt_hash)
     prompt = str(prompts[0][0]) if prompts else None
     if turn_id is None:
@@ -75,8 +75,8 @@ def visible(
 
 
 def boundary_at(tx: Transaction, turn_id: str | None) -> Boundary:
-    """The latest compaction on a thread that says or keeps something. One that does neither hides
-    nothing: its source kept the summary to itself."""
+    """The latest compaction on a thread that has a summary or kept turns. One without either hides
+    nothing: some agents do not log the summary."""
     above = threads.place_of(tx, turn_id).compaction_turn_id
     while above is not None:
         compaction = threads.compaction(tx, above)
@@ -112,7 +112,7 @@ def boundary_of(
 
 
 def held_by(compaction: Compaction) -> Held:
-    """What its metadata says of the context; nothing, if that is someone else's."""
+    """The fields of its metadata; none, if the metadata is not ours."""
     try:
         return _held(compaction.metadata_json or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -122,8 +122,8 @@ def held_by(compaction: Compaction) -> Held:
 def _fitting(
     tx: Transaction, turn_id: str, from_depth: int, *, budget: int, count: Counter
 ) -> tuple[tuple[Turn, ...], int]:
-    """The turns of a thread backwards, page by page, until older ones cannot fit; and how many of
-    those there are."""
+    """The turns of a thread, read backwards in pages until older ones cannot fit, and the number of
+    those."""
     turns: tuple[Turn, ...] = ()
     to_depth, page = threads.place_of(tx, turn_id).depth, PAGE
     while budget >= 0 and to_depth >= from_depth:
@@ -136,13 +136,13 @@ def _fitting(
 
 
 def _picked(tx: Transaction, turn_id: str, boundary: Boundary) -> list[Turn]:
-    """Single turns that a compaction kept; ids that are not on the thread are passed over."""
-    found = []
-    for kept in boundary.kept_turn_ids:
+    """Single turns that a compaction kept_id; ids that are not on the thread are passed over."""
+    picked = []
+    for kept_id in boundary.kept_turn_ids:
         try:
-            depth = threads.place_of(tx, kept).depth
+            depth = threads.place_of(tx, kept_id).depth
         except NotFound:
             continue
         turns = threads.load(tx, turn_id, depth, depth)
-        found += [turn for turn in turns if turn.id == kept and depth < boundary.from_depth]
-    return found
+        picked += [turn for turn in turns if turn.id == kept_id and depth < boundary.from_depth]
+    return picked

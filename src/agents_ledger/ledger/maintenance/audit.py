@@ -1,7 +1,7 @@
-"""Every rule of the ledger, asked of all it holds.
+"""The audit: evaluates every rule of the ledger.
 
-Most rules are a statement of sql/queries/audit.sql that selects what breaks them. Those that SQL
-cannot tell stand below.
+Most rules are statements of sql/queries/audit.sql that select violations. Those that SQL cannot
+express are functions below.
 """
 
 from __future__ import annotations
@@ -20,32 +20,30 @@ Check = Callable[[Transaction, Engine], Iterable[tuple[object, object]]]
 
 PREFIX = "audit_"
 UNCHECKED = "rule_unchecked"
-# What Python says of a row that is missing or makes no sense.
+# The errors that a missing or malformed row causes in Python.
 NONSENSE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 def rules() -> tuple[str, ...]:
-    """The names of all rules."""
     stated = (name.removeprefix(PREFIX) for name in queries.names() if name.startswith(PREFIX))
     return (*stated, *_OTHERS)
 
 
 def meanings() -> dict[str, str]:
-    """What each rule says, by its name."""
-    said = {
+    """A sentence for each rule, by its name."""
+    meaning_of = {
         name.removeprefix(PREFIX): remark
         for name, remark in queries.remarks("queries/audit.sql").items()
         if name.startswith(PREFIX)
     }
-    return said | {name: check.__doc__ or "" for name, check in _OTHERS.items()}
+    return meaning_of | {name: check.__doc__ or "" for name, check in _OTHERS.items()}
 
 
 def audit(
     tx: Transaction, engine: Engine, *, quick: bool = False, rules: Container[str] | None = None
 ) -> tuple[Finding, ...]:
-    """Everything that breaks a rule, or one of `rules`; nothing, if the ledger is sound. Quick: the
-    engine's own check is its cheap one. A rule that cannot be evaluated, as on a bad page, is a
-    finding itself."""
+    """All violations of the rules, or of some `rules`. `quick` selects the database engine's cheap
+    check. A rule that cannot be evaluated, as on a bad page, is a finding itself."""
     checks: dict[str, Check] = {
         "engine_check": partial(_engine_check, mode="quick" if quick else "full"),
         **{
@@ -63,12 +61,12 @@ def audit(
 
 
 def _evaluate(tx: Transaction, engine: Engine, rule: str, check: Check) -> list[Finding]:
-    """The findings of one rule, and why there are no more of them if it could not be evaluated."""
+    """The findings of one rule, and an error if it could not be evaluated completely."""
     findings: list[Finding] = []
 
     def evaluate() -> None:
-        for found, detail in check(tx, engine):
-            findings.append(Finding(rule, str(found), "" if detail is None else str(detail)))
+        for violation, detail in check(tx, engine):
+            findings.append(Finding(rule, str(violation), "" if detail is None else str(detail)))
 
     try:
         tx.attempt(evaluate)

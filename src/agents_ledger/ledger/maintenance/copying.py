@@ -1,4 +1,4 @@
-"""Whole ledgers moved: copies between engines, backups and restores, each verified."""
+"""Copies between engines, backups and restores of whole ledgers, each verified."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from agents_ledger.store.files import new_private_file, replace_durably
 
 
 class Copied(NamedTuple):
-    """What was copied."""
-
     rows: dict[str, int]  # by table
     tokens_revoked: int
 
@@ -27,9 +25,9 @@ class Copied(NamedTuple):
 def copy(source: str, target: str) -> Copied:
     """Copy a ledger into a new one at another address.
 
-    The copy is compared with its source, row by row, before it counts. Turns that were being
-    written when it was made are failed in the copy: their writer does not write there. Its access
-    tokens are revoked: a backup may be older than the revocation of a token in it.
+    The copy is compared with its source row by row. Live turns are failed in the copy, because
+    their writer does not write there. Access tokens are revoked in the copy: a backup may be older
+    than the revocation of a token in it.
     """
     origin = open_database(source, create=False, read_only=True)
     try:
@@ -51,9 +49,9 @@ def _fill(origin: Database, copied: Database) -> Copied:
         return tables.digests(reading), revoked
 
     wanted, revoked = origin.read(fill)
-    found = copied.read(tables.digests)
-    wrong = [table for table in wanted if wanted[table] != found[table]]
-    if wanted["access_tokens"][0] == found["access_tokens"][0]:
+    digests = copied.read(tables.digests)
+    wrong = [table for table in wanted if wanted[table] != digests[table]]
+    if wanted["access_tokens"][0] == digests["access_tokens"][0]:
         wrong = [table for table in wrong if table != "access_tokens"]  # these were revoked
     if wrong:
         raise Damaged(f"the copy differs from its source in {', '.join(wrong)}", "Copy again.")
@@ -64,10 +62,10 @@ def _fill(origin: Database, copied: Database) -> Copied:
 
 
 def _copy(writing: Transaction, reading: Transaction) -> int:
-    """Copy every table; how many tokens were revoked."""
+    """Copy every table; returns how many tokens were revoked."""
     tables.copy(reading, writing)
     revoked = writing.run("revoke_all_tokens", now=now_ms())
-    writing.run("await_index_all")  # the index is made anew
+    writing.run("await_index_all")  # the index is rebuilt
     return len(revoked)
 
 
@@ -85,7 +83,7 @@ def verify(address: str) -> None:
 
 
 def backup(source: str, file: str) -> Path:
-    """A verified copy of a ledger in a new file, while others go on writing."""
+    """Write a verified copy of a ledger to a new file, while others write to the ledger."""
     target = Path(file)
     if target.exists():
         raise Refused(f"{target} exists already", "Name a file that does not exist.")
@@ -106,6 +104,6 @@ def backup(source: str, file: str) -> Path:
 
 
 def restore(file: str, target: str) -> Copied:
-    """A new ledger from a backup, which is verified first."""
+    """Create a ledger from a backup, which is verified first."""
     verify(file)
     return copy(file, target)

@@ -1,4 +1,4 @@
-"""What is to be known of a ledger's health without evaluating the rules."""
+"""Facts about a ledger's health that are known without an audit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from agents_ledger.store.database import Database, Transaction, open_database
 Level = Literal["ok", "note", "problem"]
 Verdict = tuple[Level, str]
 
-# SQLite before these can lose the order of its log when a checkpoint races a write.
+# Older SQLite can corrupt its write-ahead log when a checkpoint races a write.
 WAL_RESET_FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 WAL_BYTES_MAX = 64 * 1024 * 1024
 UNINDEXED_MAX = 2_000
 
 
 class Fact(Struct, frozen=True):
-    """One thing to know, and whether it is as it should be."""
-
     name: str
     value: Any
     level: Level = "ok"
@@ -33,8 +31,8 @@ class Fact(Struct, frozen=True):
 
 
 def examine(address: str, *, full: bool = False) -> tuple[list[Fact], LedgerError | None]:
-    """The facts about a ledger, and why there are no more of them, if it cannot be read. The
-    database checks itself: the cheap way, unless `full`."""
+    """The facts about a ledger, and the error if it cannot be read. The database engine runs its
+    cheap check, unless `full`."""
     try:
         db = open_database(address, create=False, read_only=True)
     except LedgerError as error:
@@ -54,17 +52,17 @@ def examine(address: str, *, full: bool = False) -> tuple[list[Fact], LedgerErro
 
 def _engine_check(tx: Transaction, mode: CheckMode) -> Fact:
     check = integrity.describe(tx, mode)
-    told = f"{check.mode}: {check.ran}"
+    summary = f"{check.mode}: {check.ran}"
     try:
         problems = tx.attempt(lambda: list(integrity.problems(tx, mode)))
     except LedgerError as error:
         problems = [("file", str(error))]
     if not problems:
-        return Fact("engine_check", told)
+        return Fact("engine_check", summary)
     place, text = problems[0]
     first = text if place in text else f"{place}: {text}"
     remark = f"{first}; run `agents-ledger audit`, then restore a backup or `agents-ledger salvage`"
-    return Fact("engine_check", told, "problem", remark)
+    return Fact("engine_check", summary, "problem", remark)
 
 
 def _engine_facts(db: Database) -> list[Fact]:
@@ -149,13 +147,13 @@ def _unindexed(value: int) -> Fact:
         "unindexed",
         value,
         "note",
-        "so many or more turns wait for the word index, and searches read them one by one:"
+        "this many turns or more wait for the word index, and searches read them one by one:"
         " writing puts them in by and by, `agents-ledger rederive --index` at once",
     )
 
 
 def _writer_facts(db: Database) -> list[Fact]:
-    """Who writes now. A turn whose writer died waits for the next write, or for `recover`."""
+    """The current writers. A turn whose writer died waits for the next write or `recover`."""
     live = len(db.read(lambda tx: tx.run("live_turns", label=None)))
     dead = 0
     writers = db.read(lambda tx: tx.run("other_writers", id=""))
@@ -163,7 +161,7 @@ def _writer_facts(db: Database) -> list[Fact]:
         try:
             dead += db.is_dead(writer_id, unseen_ms)
         except ReadOnly:
-            break  # whether it lives is told by a lock, and we may not ask for locks here
+            break  # whether it lives only a lock would show, and locks may not be taken here
     facts = [Fact("live_turns", live), Fact("writers", len(writers))]
     if dead:
         facts.append(Fact("dead_writers", dead, "note", "run `agents-ledger recover`"))

@@ -1,9 +1,8 @@
-"""Brings what can be read of a damaged SQLite ledger into a new one, and lists what is missing.
+"""Copies the readable rows of a damaged SQLite ledger into a new one, and lists what is missing.
 
-Every row that can be read is kept, as far as the rules allow. A turn whose row is lost is rebuilt
-from its place, its messages or the turns that hang on it, so that threads stay whole; where its
-parent is lost without a trace it becomes a root. Places, segments, sums and the word index are
-derived: they are made anew.
+Every readable row is kept, as far as the rules allow. A turn whose row is lost is rebuilt from its
+place, its messages or its children, so that threads stay whole; if its parent is lost without a
+trace, it becomes a root. Places, segments, totals and the word index are derived and rebuilt.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from agents_ledger.store.files import new_private_file, replace_durably
 from agents_ledger.store.salvage.damaged_file import DamagedFile
 from agents_ledger.store.salvage.rebuild import Loading, TableRows, load, mend_references
 
-DERIVED = ("places", "segments")  # of these nothing is missing once they are made anew
+DERIVED = ("places", "segments")  # rebuilt, so nothing of them is missing
 
 
 class Missing(Struct, frozen=True):
-    """One thing that is lost, or not as it was."""
+    """A row that is lost or changed."""
 
     what: str
     id: str
@@ -44,22 +43,20 @@ class Missing(Struct, frozen=True):
 
 
 class Salvaged(Struct, frozen=True):
-    """What came of it."""
-
     tables: tuple[TableRows, ...]
     missing: tuple[Missing, ...]
-    remarks: tuple[str, ...]  # what is wrong with the file as a whole
-    findings: tuple[Finding, ...]  # of the audit of the new ledger: there should be none
+    remarks: tuple[str, ...]  # on the file as a whole
+    findings: tuple[Finding, ...]  # of the audit of the new ledger; expected to be empty
 
     @property
     def complete(self) -> bool:
-        """Whether everything was there."""
+        """Whether nothing is missing."""
         lost = any(table.lost for table in self.tables if table.table not in DERIVED)
         return not (lost or self.missing or self.remarks or self.findings)
 
 
 def salvage(file: str, target: str) -> Salvaged:
-    """Fill a new ledger file with what a damaged one still holds. The damaged one is only read."""
+    """Copy what is readable of a damaged ledger into a new file. The damaged one is only read."""
     if is_postgres(file) or is_postgres(target):
         raise Refused(
             "salvage reads and writes SQLite files only",
@@ -104,40 +101,40 @@ def _fill(damaged: DamagedFile, unfinished: Path) -> Salvaged:
 
 def _restore(tx: Transaction, damaged: DamagedFile) -> tuple[Loading, list[Missing]]:
     loading = load(damaged, tx)
-    missing = _Repair(tx, loading).run()
-    tx.run("revoke_all_tokens", now=now_ms())  # a revocation may be among what is lost
+    missing = _SalvageRepair(tx, loading).run()
+    tx.run("revoke_all_tokens", now=now_ms())  # a revocation may be lost
     return loading, missing
 
 
-class _Old(NamedTuple):
-    """What only the place of a turn says."""
+class _OldPlace(NamedTuple):
+    """The columns of a lost turn that only its place has."""
 
     persona_id: str | None = None
     system_prompt_hash: str | None = None
     thread_key: str | None = None
 
 
-# Statements of salvage.sql by how their names begin: all of a kind are run, one after another.
+# Prefixes of the statements in salvage.sql; all statements of a prefix are run in their order.
 MEND, TIDY, FLAG = "mend_", "tidy_", "flag_"
 
 
-class _Repair:
-    """Makes rows keep the rules again."""
+class _SalvageRepair:
+    """Repairs rows so that they satisfy the rules again."""
 
     def __init__(self, tx: Transaction, loading: Loading) -> None:
         self._tx = tx
         self._loading = loading
         self._missing: list[Missing] = []
-        self._old: dict[str, _Old] = {}
+        self._old: dict[str, _OldPlace] = {}
         self._places: dict[str, TurnPlace] = {}
         self._remarks = queries.remarks("queries/salvage.sql")
 
     def run(self) -> list[Missing]:
-        """All of it, in the order in which one thing stands on another."""
+        """All repairs, each after those it depends on."""
         tx = self._tx
         for name in ("salvage_turn_rebuilt", "salvage_session_rebuilt", "salvage_block_unbased"):
             self._run_and_report(name)
-        self._old = {row[0]: _Old(*row[1:]) for row in tx.run("old_places")}
+        self._old = {row[0]: _OldPlace(*row[1:]) for row in tx.run("old_places")}
         tx.run("forget_places")
         tx.run("forget_segments")
         mend_references(tx, self._loading, leave=("places", "segments"))
@@ -148,7 +145,7 @@ class _Repair:
         self._mend_heads()
         mend_references(tx, self._loading)
         self._run_and_report_all(TIDY)
-        mend_references(tx, self._loading)  # what was dropped meanwhile
+        mend_references(tx, self._loading)  # again, because of rows dropped since
         self._mend_sources()
         self._mend_order()
         self._mend_queries()
@@ -174,7 +171,7 @@ class _Repair:
     # -- prompts and compactions --------------------------------------------------------------
 
     def _mend_prompts(self) -> None:
-        """A prompt whose text is damaged is kept under the hash of what is left of it."""
+        """Store a prompt whose text is damaged under the hash of the rest."""
         tx = self._tx
         renamed: dict[str, str] = {}
         stored: dict[str, str] = dict(tx.run("system_prompts"))
@@ -186,23 +183,24 @@ class _Repair:
                 tx.run("delete_prompt", hash=key)
                 renamed[key] = own
                 self._miss("A system prompt is damaged; it is kept as it is.", own, f"was {key}")
-        known = {renamed.get(key, key) for key in stored}
+        hashes = {renamed.get(key, key) for key in stored}
         for turn_id, old in self._old.items():
             now = renamed.get(old.system_prompt_hash or "", old.system_prompt_hash)
-            if now is not None and now not in known:
+            if now is not None and now not in hashes:
                 self._miss("The system prompt of a thread is lost.", turn_id, now)
                 now = None
             self._old[turn_id] = old._replace(system_prompt_hash=now)
 
     def _mend_compactions(self) -> None:
-        """One whose turns are not on its thread any more says nothing that is true: its summary is
-        kept as a message."""
+        """Turn the summary of a compaction whose turns are not on its thread any more into a
+        message."""
         tx = self._tx
         parents: dict[str, str | None] = dict(tx.run("all_parents"))
-        for turn_id, through, kept, summary in tx.run("all_compactions"):
+        for turn_id, through, first_kept, summary in tx.run("all_compactions"):
             above = list(_above(parents, turn_id))
             is_right = through in above and (
-                kept is None or (kept in above and above.index(kept) < above.index(through))
+                first_kept is None
+                or (first_kept in above and above.index(first_kept) < above.index(through))
             )
             if not is_right:
                 tx.run("delete_compaction", turn_id=turn_id)
@@ -218,13 +216,13 @@ class _Repair:
     # -- places -------------------------------------------------------------------------------
 
     def _place_all(self) -> None:
-        """Put every turn below its parent, those that were recorded first first."""
+        """Place every turn below its parent, in the order of recording."""
         parents: dict[str, str | None] = dict(self._tx.run("all_parents"))
         for start in parents:
             path: list[str] = []
             at: str | None = start
             while at is not None and at not in self._places:
-                if at in path:  # a circle, which is cut where it was entered
+                if at in path:  # a cycle, cut where it was entered
                     self._tx.run("cut_parent", id=path[-1])
                     self._miss("The parent of a turn is lost; it is a root now.", path[-1])
                     break
@@ -239,7 +237,7 @@ class _Repair:
         parent_id, status, turn_type, model, provider, *tokens = self._tx.run(
             "place_values", id=turn_id
         )[0]
-        old = self._old.get(turn_id, _Old())
+        old = self._old.get(turn_id, _OldPlace())
         place = threads.below(
             threads.ABOVE_ROOT if parent_id is None else self._places[parent_id],
             usage=Usage(*tokens),
@@ -255,7 +253,7 @@ class _Repair:
     # -- sessions -----------------------------------------------------------------------------
 
     def _mend_heads(self) -> None:
-        """A session whose head is lost points to the last turn of its history that is left."""
+        """Point a session whose head is lost to the last turn of its history that is left."""
         tx = self._tx
         self._run_and_report("salvage_history_lost")
         for label, lost, now in tx.run("lost_heads"):
@@ -270,20 +268,19 @@ class _Repair:
     # -- sources and the order of steps -------------------------------------------------------
 
     def _mend_sources(self) -> None:
-        """Of a file whose records have a gap, those before it are kept: an import of the file goes
-        on from there."""
-        for file_id, kept_bytes, path, kept in list(_kept(self._tx)):
-            if kept != kept_bytes:
-                self._tx.run("cut_blocks", file_id=file_id, kept=kept)
-                self._tx.run("cut_source_file", file_id=file_id, kept=kept)
-                detail = f"{kept} of {kept_bytes} bytes are left: import it again"
+        """Keep the records of a source file up to the first gap: an import continues from there."""
+        for file_id, kept_bytes, path, intact in list(_intact_bytes(self._tx)):
+            if intact != kept_bytes:
+                self._tx.run("cut_blocks", file_id=file_id, kept=intact)
+                self._tx.run("cut_source_file", file_id=file_id, kept=intact)
+                detail = f"{intact} of {kept_bytes} bytes are left: import it again"
                 self._miss("Source records are lost.", path, detail)
 
     def _mend_order(self) -> None:
         tx = self._tx
         for (turn_id,) in tx.run("steps_disordered"):
             steps = tx.run("steps_in_order", turn_id=turn_id)
-            for number, (_, is_call, key) in enumerate(steps):  # out of the way of each other
+            for number, (_, is_call, key) in enumerate(steps):  # so that no two have the same
                 if not is_call:
                     tx.run("set_message_sequence", id=key, sequence=-1 - len(steps) - number)
             for number, (_, is_call, key) in enumerate(steps):
@@ -303,7 +300,7 @@ class _Repair:
 
 
 def _above(parents: dict[str, str | None], turn_id: str) -> Iterator[str]:
-    """The turns above one, the nearest first."""
+    """The ancestors of a turn, nearest first."""
     seen = {turn_id}
     at = parents.get(turn_id)
     while at is not None and at not in seen:
@@ -312,18 +309,18 @@ def _above(parents: dict[str, str | None], turn_id: str) -> Iterator[str]:
         at = parents.get(at)
 
 
-def _kept(tx: Transaction) -> Iterator[tuple[int, int, str, int]]:
-    """Every source file with how many bytes from its beginning are there."""
+def _intact_bytes(tx: Transaction) -> Iterator[tuple[int, int, str, int]]:
+    """Every source file with the number of bytes that are intact from its beginning."""
     current: tuple[int, int, str] | None = None
-    kept, whole = 0, True
+    intact, whole = 0, True
     for file_id, kept_bytes, path, start, length in tx.run("file_blocks"):
         if current is None or current[0] != file_id:
             if current is not None:
-                yield (*current, kept)
-            current, kept, whole = (file_id, kept_bytes, path), 0, True
-        if start is not None and whole and start == kept:
-            kept += length
+                yield (*current, intact)
+            current, intact, whole = (file_id, kept_bytes, path), 0, True
+        if start is not None and whole and start == intact:
+            intact += length
         else:
             whole = False
     if current is not None:
-        yield (*current, kept)
+        yield (*current, intact)

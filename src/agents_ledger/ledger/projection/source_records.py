@@ -83,13 +83,6 @@ class Looks(TypedDict, total=False):
     cursor: str | None
 
 
-def prepare() -> None:
-    """Load the modules that reading sources needs, so that forked processes share them."""
-    import zstandard  # noqa: F401
-
-    import agents_ledger.store.sqlite.engine  # noqa: F401
-
-
 def is_own_file(path: Path) -> bool:
     """Whether a file belongs to a ledger that is open in this process.
 

@@ -248,7 +248,7 @@ def _write_steps(tx: Transaction, changes: Sequence[Change]) -> bool:
     for messages in _at_once(change.turn.messages for change in changes):
         if rederived:
             _forget_details(tx, messages)
-        recording.write_messages(tx, messages, statement="project_message", any_order=once)
+        recording.write_messages(tx, messages, statement="project_message")
     of_turn = {change.turn.id: change for change in changes}
     children: set[str] = set()
     for calls in _at_once(change.turn.tool_calls for change in changes):
@@ -258,7 +258,7 @@ def _write_steps(tx: Transaction, changes: Sequence[Change]) -> bool:
             else _linked(tx, call, of_turn[call.turn_id], children)
             for call in calls
         ]
-        tx.run_many("insert_tool_call", linked, any_order=True)
+        tx.run_many("insert_tool_call", linked)
     return once
 
 

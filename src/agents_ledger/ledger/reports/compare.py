@@ -1,4 +1,4 @@
-"""Two threads side by side: where they part, and what each did from there on."""
+"""Compares two threads: where they diverge, and what each did since."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ ANSWER_MAX = 2000
 
 
 def compare(tx: Transaction, a: str, b: str, *, limit: int) -> Comparison:
-    """Two targets; of each branch at most `limit` turns are listed, the latest."""
     if limit < 0:
         raise Refused(f"limit is {limit}; it must not be negative")
     first, second = turn_of(tx, a), turn_of(tx, b)
@@ -31,7 +30,7 @@ def compare(tx: Transaction, a: str, b: str, *, limit: int) -> Comparison:
 
 
 def turn_of(tx: Transaction, target: str) -> str:
-    """The turn a target means, which there must be."""
+    """The turn of a target. Refused if the session is empty."""
     turn_id = threads.resolve(tx, target)
     if turn_id is None:
         raise Refused(f"session {target!r} is empty", "Record a turn on it first.")
@@ -51,7 +50,9 @@ def _branch(tx: Transaction, head: str, from_depth: int, limit: int) -> Branch:
         for turn_id, tool, _, params, *_ in calls
         for kind, path in touched(tool, params)
     }
-    said = tx.run("turn_answer", turn_id=head, text_max=ANSWER_MAX) if depth >= from_depth else []
+    answers = (
+        tx.run("turn_answer", turn_id=head, text_max=ANSWER_MAX) if depth >= from_depth else []
+    )
     return Branch(
         head,
         max(0, depth - from_depth + 1),
@@ -60,22 +61,20 @@ def _branch(tx: Transaction, head: str, from_depth: int, limit: int) -> Branch:
         spent.models,
         count_tools((tool, status) for _, tool, status, *_ in calls),
         count_files(named),
-        said[0][0] if said else None,
+        answers[0][0] if answers else None,
     )
 
 
 def count_tools(calls: Iterable[tuple[str, str]]) -> tuple[ToolCount, ...]:
-    """Calls by name and status, as counts by name."""
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for tool_name, status in calls:
         counts[tool_name][0] += 1
         counts[tool_name][1] += status == "failed"
-    found = [ToolCount(name, used, failed) for name, (used, failed) in counts.items()]
-    return tuple(sorted(found, key=lambda tool: (-tool.calls, tool.tool_name)))
+    tools = [ToolCount(name, used, failed) for name, (used, failed) in counts.items()]
+    return tuple(sorted(tools, key=lambda tool: (-tool.calls, tool.tool_name)))
 
 
 def count_files(named: Iterable[tuple[str, FileKind, str]]) -> tuple[TouchedFile, ...]:
-    """Files by turn, kind and path, as one each."""
     turns: dict[str, set[str]] = defaultdict(set)
     kinds: dict[str, set[FileKind]] = defaultdict(set)
     for turn_id, kind, path in named:

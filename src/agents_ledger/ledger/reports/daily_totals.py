@@ -1,7 +1,7 @@
-"""Sums of days that are over: what a year used is then told without reading a year of turns.
+"""Stored totals of past days, so that a year's usage is known without reading its turns.
 
-Whatever changes a turn takes its day's sums out of use, by a trigger. Days without sums are read
-turn by turn, so nothing depends on anyone having summed up.
+Triggers drop the totals of a day when one of its turns changes. Days without totals are read turn
+by turn, so the results do not depend on totals being stored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.model.text.periods import DAY_MS
 from agents_ledger.store.database import Database, Row, Transaction
 
-TURNS_AT_ONCE = 2000  # in one transaction: others wait for it
+TURNS_AT_ONCE = 2000  # in one transaction: other writers wait for it
 DAYS_AT_ONCE = 1000
 DAYS_MAX = 5000  # further back, days are read turn by turn
 
@@ -27,7 +27,7 @@ class SummedDay(NamedTuple):
 
 
 def summarise(db: Database) -> int:
-    """Sum up the days that are over and have no sums; how many."""
+    """Store the totals of past days that have none; returns how many."""
     today = now_ms() // DAY_MS
     missing = db.read(lambda tx: _missing(tx, today - 1))
     for days in _batches(missing):
@@ -36,7 +36,7 @@ def summarise(db: Database) -> int:
 
 
 def _batches(missing: Sequence[SummedDay]) -> Iterator[list[SummedDay]]:
-    """Days that are quickly summed up together: many with few turns, or a single one with many."""
+    """Days for one transaction: several with few turns, or a single one with many."""
     batch: list[SummedDay] = []
     turns = 0
     for day in missing:
@@ -50,13 +50,13 @@ def _batches(missing: Sequence[SummedDay]) -> Iterator[list[SummedDay]]:
 
 
 def _missing(tx: Transaction, before: int) -> list[SummedDay]:
-    """The days without sums, from the first turn on. Yesterday's may still be on their way."""
+    """The days without totals since the first turn, except yesterday, which may still get turns."""
     [(first_at,)] = tx.run("first_turn_at")
     if first_at is None:
         return []
     first = max(first_at // DAY_MS, before - DAYS_MAX)
-    known = {row[0] for row in tx.run("summed_days", first=first, after=before)}
-    days = [day for day in range(first, before) if day not in known]
+    summed = {row[0] for row in tx.run("summed_days", first=first, after=before)}
+    days = [day for day in range(first, before) if day not in summed]
     if not days:
         return []
     within = {"since": days[0] * DAY_MS, "until": (days[-1] + 1) * DAY_MS}
@@ -65,7 +65,7 @@ def _missing(tx: Transaction, before: int) -> list[SummedDay]:
 
 
 def _sum_up(tx: Transaction, days: Sequence[SummedDay]) -> None:
-    """Whatever has no sums between the first and the last: others may have summed some up since."""
+    """Store the totals of these days, except those that another process has stored meanwhile."""
     tx.run("lock_summaries")
     first, last = days[0].day, days[-1].day
     within = {"since": first * DAY_MS, "until": (last + 1) * DAY_MS}
@@ -98,7 +98,7 @@ def _whole_days(since: int, until: int) -> tuple[int, int]:
 
 
 def _gaps(tx: Transaction, since: int, until: int) -> Iterator[tuple[int, int]]:
-    """The times between two that have no sums."""
+    """The intervals without stored totals."""
     first, after = _whole_days(since, until)
     start = since
     for (day,) in tx.run("summed_days", first=first, after=after):

@@ -1,4 +1,4 @@
-"""What was discussed: each side of a turn in plain text, without what tools and harnesses add."""
+"""What was discussed: the messages of turns as plain text, without tools and harness blocks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from agents_ledger.model.reports.events import Digest, DigestSession, Event
 from agents_ledger.store.database import Row, Transaction
 
 TURNS_MAX = 1000
-# Blocks that harnesses put around or between what people say. Only these, and only if they are
-# closed: anything else in angle brackets is somebody's text.
+# Blocks that harnesses add to messages. Only these are removed, and only if they are closed: other
+# text in angle brackets was written by the user.
 _BLOCKS = (
     "system-reminder", "local-command-caveat", "local-command-stdout", "command-message",
     "environment_context", "environment_details", "user_instructions", "additional_data",
@@ -23,12 +23,12 @@ _BLOCKS = (
     "bash-notification",
 )  # fmt: skip
 _BLOCK = re.compile(rf"<({'|'.join(_BLOCKS)})(?: [^<>]*)?>")
-# A command as somebody typed it: its name, and what was given to it.
+# A slash command: its name and its arguments.
 _COMMAND = re.compile(r"<(command-name)>")
-_GIVEN = re.compile(r"\s*<(command-args)>")
+_ARGUMENTS = re.compile(r"\s*<(command-args)>")
 _SPACE = re.compile(r"\s*")
-# What OpenClaw puts before a message: notices, who wrote it and where, and when.
-_TOLD = re.compile(
+# What OpenClaw puts before a message: notices, sender, channel and time.
+_NOTICE = re.compile(
     r"(?:System(?: \(untrusted\))?: \[\d{4}-[^\n]*(?:\nSystem(?: \(untrusted\))?:[^\n]*)*(?:\n|$)"
     r"|[A-Z][A-Za-z ]{2,40} \(untrusted metadata\):\n```json\n[^`]*```"
     r"|\[Bootstrap pending\]\n(?:[^\n]+\n)*"
@@ -38,7 +38,6 @@ _OPENINGS = ("System", "Conversation info", "Sender (untrusted", "[Bootstrap pen
 
 
 def of_thread(tx: Transaction, target: str, *, last: int) -> tuple[Event, ...]:
-    """What was said in the last turns of a thread, oldest first."""
     if last < 1:
         raise Refused(f"last is {last}; it must be positive")
     turn_id = threads.resolve(tx, target)
@@ -57,13 +56,13 @@ def of_thread(tx: Transaction, target: str, *, last: int) -> tuple[Event, ...]:
 def _events(rows: Iterable[Row]) -> Iterable[Event]:
     for *columns, _ in sorted(rows, key=lambda row: (row[-1], row[0])):
         event = Event(*columns)
-        said = readable(event.content)
-        if said:
-            yield structs.replace(event, content=said)
+        content = readable(event.content)
+        if content:
+            yield structs.replace(event, content=content)
 
 
 def readable(text: str) -> str:
-    """A message without the blocks that a harness put into it, and commands as they were typed."""
+    """A message without harness blocks, and with slash commands as the user typed them."""
     if text.startswith(_OPENINGS):
         text = _without_told(text)
     return _as_typed(_without_blocks(text)).strip() if "</" in text else text.strip()
@@ -71,21 +70,21 @@ def readable(text: str) -> str:
 
 def _without_told(text: str) -> str:
     at = 0
-    while found := _TOLD.match(text, at):
-        at = found.end()
+    while notice := _NOTICE.match(text, at):
+        at = notice.end()
     return text[at:] or text
 
 
 class _Closers:
-    """The closing tags of a text that is gone through once. One that is not found is not looked
-    for again: a text may have any number of tags that are never closed."""
+    """Finds closing tags in one pass. A missing tag is not searched for again: a text may have any
+    number of tags that are never closed."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._lacking: set[str] = set()
 
     def after(self, opener: re.Match[str]) -> tuple[int, int] | None:
-        """Where what was opened is closed: where that tag begins, and where it ends."""
+        """Start and end of the closing tag of an opening one."""
         tag = f"</{opener[1]}>"
         at = -1 if tag in self._lacking else self._text.find(tag, opener.end())
         if at < 0:
@@ -112,17 +111,16 @@ def _as_typed(text: str) -> str:
         if closer:
             parts.append(text[done : opener.start()])
             typed, done = [text[opener.end() : closer[0]]], closer[1]
-            given = _GIVEN.match(text, done)
-            closer = closers.after(given) if given else None
-            if given and closer:
-                typed.append(text[given.end() : closer[0]])
+            arguments = _ARGUMENTS.match(text, done)
+            closer = closers.after(arguments) if arguments else None
+            if arguments and closer:
+                typed.append(text[arguments.end() : closer[0]])
                 done = closer[1]
             parts.append(" ".join(filter(None, typed)))
     return "".join(parts) + text[done:]
 
 
 def digest(tx: Transaction, *, since: int, until: int) -> Digest:
-    """What was discussed between two times, session by session."""
     if until <= since:
         raise Refused("the time ends before it begins")
     rows = tx.run("events_between", since=since, until=until, limit=TURNS_MAX)

@@ -1,4 +1,4 @@
-"""The files that two branches wrote, as each branch left them: what their tool calls tell."""
+"""The files that two branches wrote, as each branch left them, reconstructed from tool calls."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from agents_ledger.model.files.file_tools import touched
 from agents_ledger.model.reports.comparison import Replaced, Side, WrittenFile
 from agents_ledger.store.database import Transaction
 
-LOOK_BACK = 400  # turns above the fork that may have shown a file
+LOOK_BACK = 400  # turns before the fork that are searched for a file's content
 LINES_MAX = 400  # of one diff
 CHANGES_MAX = 20  # of one file and branch
 CHANGE_MAX = 4000
 
 
-class _Call(NamedTuple):
+class _FileCall(NamedTuple):
     turn_id: str
     tool_name: str
     status: str
@@ -50,15 +50,15 @@ def compare_files(tx: Transaction, a: str, b: str, *, limit: int) -> tuple[Writt
     return tuple(_file(path, *sides) for path in paths)
 
 
-def _calls(tx: Transaction, head: str, from_depth: int) -> list[_Call]:
+def _calls(tx: Transaction, head: str, from_depth: int) -> list[_FileCall]:
     """Calls that succeeded, oldest first."""
     within = {"turn_id": head, "from_depth": from_depth, "to_depth": DEEPEST}
-    calls = [_Call(*row) for row in tx.run("range_calls", **within)]
+    calls = [_FileCall(*row) for row in tx.run("range_calls", **within)]
     done = [call for call in calls if call.status == "completed"]
     return sorted(done, key=lambda call: (call.depth, call.sequence))
 
 
-def _written(calls: Iterable[_Call]) -> Iterable[str]:
+def _written(calls: Iterable[_FileCall]) -> Iterable[str]:
     for call in calls:
         for kind, path in touched(call.tool_name, call.params_json):
             if kind == "written":
@@ -66,7 +66,7 @@ def _written(calls: Iterable[_Call]) -> Iterable[str]:
 
 
 def _follow(
-    tx: Transaction, contents: FileContents, calls: Iterable[_Call], paths: Collection[str]
+    tx: Transaction, contents: FileContents, calls: Iterable[_FileCall], paths: Collection[str]
 ) -> None:
     wanted = set(paths)
     for call in calls:

@@ -1,4 +1,4 @@
-"""Sessions and threads a page at a time: what a screen shows costs what a screen holds."""
+"""Reports for pages: each costs in proportion to what a screen shows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LATEST_SESSIONS = 2000
 LATEST_TOUCHES = 10_000
 LONG_TURNS = 100
 LONG_CALLS = 400
-BESIDE_MAX = 12  # branches at one turn
+SIDE_BRANCHES_MAX = 12  # branches at one turn
 NEAR = 1000
 LAST_ID = "\U0010ffff"
 CHOICES = ("origin", "persona", "model", "project")
@@ -56,7 +56,7 @@ Sizes = dict[tuple[str, str, str], int]
 
 
 class Pages:
-    """What pages ask of a ledger, made from its core."""
+    """The reports behind the pages of the Command Center."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -78,8 +78,8 @@ class Pages:
         limit: int = 50,
         after: Session | None = None,
     ) -> tuple[SessionLine, ...]:
-        """Sessions, latest first. `text` stands in the label, title or task; `model` is a name, or
-        words of names as a search takes them."""
+        """Sessions, latest first. `text` is part of the label, title or task; `model` is the name
+        of a model, or words of it as in a search."""
         if limit < 1:
             raise Refused(f"limit is {limit}; it must be positive")
         values: dict[str, object] = {
@@ -112,7 +112,7 @@ class Pages:
         return self._core.read(lambda tx: _window(tx, target, from_depth, to_depth, text_max))
 
     def is_long(self, target: str, *, visible: bool = False) -> bool:
-        """Whether to read a thread whole takes a while; `visible`: what a model is shown of it."""
+        """Whether reading a thread takes long; `visible`: only the part that a model is shown."""
 
         def work(tx: Transaction) -> bool:
             turn_id = threads.resolve(tx, target)
@@ -128,19 +128,19 @@ class Pages:
     def branches(
         self, target: str, *, limit: int = 50, after: str | None = None
     ) -> tuple[Headline, ...]:
-        """What hangs on a turn, in a line each. The next page comes `after` the last id."""
+        """Headlines of a turn's children. The next page comes `after` the last id."""
         return self._core.read(lambda tx: trees.branches(tx, target, limit=limit, after=after))
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """What this thread reads within the block fits together, and is read more quickly."""
+        """Within the block, this thread reads from one snapshot, which is also faster."""
         return self._core.db.snapshot()
 
     def choices(self) -> dict[str, list[str]]:
         """Origins, personas, models and projects that sessions can be filtered by."""
-        found: dict[str, list[str]] = {word: [] for word in CHOICES}
+        choices: dict[str, list[str]] = {word: [] for word in CHOICES}
         for word, value in self._core.read(lambda tx: tx.run("choices", limit=LATEST_SESSIONS)):
-            found[word].append(value)
-        return found
+            choices[word].append(value)
+        return choices
 
     def session_holding(self, turn_id: str) -> str | None:
         """The label of the latest session whose thread holds a turn."""
@@ -163,18 +163,18 @@ class Pages:
         return tuple(dict(zip(columns, row, strict=True)) for row in rows)
 
     def has_few_turns(self, most: int) -> bool:
-        """Whether there are at most so many turns."""
+        """Whether there are at most `most` turns."""
         return len(self._core.read(lambda tx: tx.run("some_turns", limit=most + 1))) <= most
 
     def counts(self) -> dict[str, int]:
-        """How many sessions, turns, messages and tool calls there are."""
+        """The numbers of sessions, turns, messages and tool calls."""
         names = ("sessions", "turns", "messages", "tool_calls")
         return dict(zip(names, self._core.read(lambda tx: tx.run("counts"))[0], strict=True))
 
     # -- what needs a look --------------------------------------------------------------------
 
     def failed_turns(self, *, limit: int = 5) -> tuple[Headline, ...]:
-        """The latest turns that failed, in a line each."""
+        """Headlines of the latest failed turns."""
 
         def work(tx: Transaction) -> tuple[Headline, ...]:
             return trees.headlines(tx, [row[0] for row in tx.run("failed_turns", limit=limit)])
@@ -187,7 +187,7 @@ class Pages:
         return int(rows[0][0]) if rows else None
 
     def recent_files(self, *, text: str | None = None, limit: int = 50) -> tuple[FileLine, ...]:
-        """The files touched last, of the latest touches."""
+        """The files that were touched last."""
         values = {"text": _like(text), "latest": LATEST_TOUCHES, "limit": limit}
         rows = self._core.read(lambda tx: tx.run("recent_files", **values))
         return tuple(FileLine(path, int(touches), int(writes)) for path, touches, writes, _ in rows)
@@ -204,19 +204,18 @@ class Pages:
     # -- imports ------------------------------------------------------------------------------
 
     def import_runs(self, *, limit: int = 50, before: str | None = None) -> tuple[ImportRun, ...]:
-        """What imports did, latest first. The next page comes `before` the last id."""
+        """Imports, latest first. The next page comes `before` the last id."""
         rows = self._core.read(lambda tx: tx.run("import_runs", limit=limit, before=before))
         return tuple(ImportRun(*row) for row in rows)
 
     def import_run(self, run_id: str) -> ImportRun:
-        """What one import did."""
         rows = self._core.read(lambda tx: tx.run("import_run", id=run_id))
         if not rows:
             raise NotFound(f"there is no import {run_id!r}", "The page Imports lists them.")
         return ImportRun(*rows[0])
 
     def imported_as(self, key: str) -> tuple[ImportedSession, ...]:
-        """Where a session came from; nothing for one of our own."""
+        """Where a session was imported from; empty for one recorded here."""
         rows = self._core.read(
             lambda tx: tx.run("imported_as", label=heads.get(tx, key, exact=False).label)
         )
@@ -225,7 +224,7 @@ class Pages:
     def source_faults(
         self, *, limit: int = 50, before: SourceFault | None = None
     ) -> tuple[SourceFault, ...]:
-        """What could not be understood of what was imported, latest files first."""
+        """Records that could not be parsed, latest files first."""
         at = before or SourceFault(LATEST, "", "", LATEST, None, "")
         values = {"file_id": at.file_id, "position": at.position, "what": at.what}
         rows = self._core.read(lambda tx: tx.run("source_faults", limit=limit, **values))
@@ -241,31 +240,30 @@ class Pages:
     # -- changes ------------------------------------------------------------------------------
 
     def last_move(self) -> int:
-        """The number of the last move of any session."""
+        """The id of the last move of any session."""
         return int(self._core.read(lambda tx: tx.run("last_move"))[0][0])
 
     def moves_since(self, move_id: int, *, limit: int = 500) -> tuple[Move, ...]:
-        """The moves of all sessions behind one, oldest first."""
+        """The moves of all sessions after a move, oldest first."""
         rows = self._core.read(lambda tx: tx.run("moves_since", after=move_id, limit=limit))
         return tuple(to_move(row) for row in rows)
 
     def live_progress(self, label: str | None = None) -> tuple[tuple[str, str, int], ...]:
-        """The turns being written now: id, session, and a number that grows with each step."""
+        """Live turns: id, session, and a number that grows with each step."""
         rows = self._core.read(lambda tx: tx.run("live_progress", label=label))
         return tuple((turn_id, session, int(steps)) for turn_id, session, steps in rows)
 
 
-def _models(tx: Transaction, asked: str) -> list[str]:
-    """The models that a name means: the one called so, or else all that have its words."""
+def _models(tx: Transaction, name: str) -> list[str]:
+    """The model of this name, or else all models whose names have its words."""
     names = [str(row[0]) for row in tx.run("session_models")]
-    if asked in names:
-        return [asked]
-    phrase = tokenizer.phrase(asked.rstrip("*"), prefix=asked.endswith("*"))
+    if name in names:
+        return [name]
+    phrase = tokenizer.phrase(name.rstrip("*"), prefix=name.endswith("*"))
     return [name for name in names if phrase is not None and phrase.is_in(tokenizer.fold(name))]
 
 
 def _like(text: str | None) -> str | None:
-    """A pattern that finds the text anywhere."""
     if not text:
         return None
     for letter in ("\\", "%", "_"):
@@ -302,7 +300,7 @@ def _window(tx: Transaction, target: str, from_depth: int, to_depth: int, text_m
         if result is not None:
             sizes[call.turn_id, call.id, "result_json"] = result
     turns = tuple(_turn(tx, row, messages[row[0]], calls[row[0]]) for row in rows)
-    return Window(turns, sizes, *_beside(tx, within, turns))
+    return Window(turns, sizes, *_off_thread(tx, within, turns))
 
 
 def _turn(tx: Transaction, row: Row, messages: list[Message], calls: list[ToolCall]) -> Turn:
@@ -316,17 +314,18 @@ def _note(sizes: Sizes, key: tuple[str, str], most: int, **lengths: int | None) 
             sizes[*key, field] = length
 
 
-def _beside(
+def _off_thread(
     tx: Transaction, within: dict[str, Any], turns: Iterable[Turn]
 ) -> tuple[tuple[Headline, ...], dict[str, tuple[int, int]]]:
-    """What hangs on these turns and the one above them, beside their thread; and all numbers."""
+    """The children of these turns and of the parent that are not on their thread, and how many each
+    turn has."""
     next_depth = within["to_depth"] + 1
     after = tx.run("ancestor_at", turn_id=within["turn_id"], depth=next_depth)
     on_thread = {turn.id for turn in turns} | {row[0] for row in after}
-    values = {**within, "from_depth": max(1, within["from_depth"] - 1), "most": BESIDE_MAX}
-    found, numbers = [], {}
+    values = {**within, "from_depth": max(1, within["from_depth"] - 1), "most": SIDE_BRANCHES_MAX}
+    headlines, numbers = [], {}
     for number, total, *row in tx.run("window_branches", **values, text_max=trees.TEXT_MAX):
         numbers[str(row[0])] = (int(number), int(total))
         if row[0] not in on_thread:
-            found.append(trees.headline_of(tx, tuple(row)))
-    return tuple(found), numbers
+            headlines.append(trees.headline_of(tx, tuple(row)))
+    return tuple(headlines), numbers

@@ -1,4 +1,4 @@
-"""What tools were used, and what of it without permission: from the ledger alone."""
+"""Which tools were used, and which calls lacked permission."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from agents_ledger.model.agents import permissions
 from agents_ledger.model.agents.permissions import Misuse, MisusedCall, PermissionReview, ToolUse
 from agents_ledger.store.database import Transaction
 
-# Most turns repeat what the one before was granted.
+# Consecutive turns mostly have the same grants.
 _granted = lru_cache(1024)(permissions.decode)
 _available = lru_cache(1024)(permissions.decode_names)
 
 
-class _Call(NamedTuple):
+class _JudgedCall(NamedTuple):
     turn_id: str
     id: str
     tool_name: str
@@ -31,17 +31,16 @@ class _Call(NamedTuple):
 def review(
     tx: Transaction, *, persona_id: str | None, since: int | None, until: int | None
 ) -> PermissionReview:
-    """The tools each persona called in a time, and every call that should not have been."""
-    asked = {
+    period = {
         "persona_id": persona_id,
         "since": 0 if since is None else since,
         "until": LATEST if until is None else until,
     }
     misuses: list[MisusedCall] = []
-    calls: dict[tuple[str, str], list[_Call]] = defaultdict(list)
+    calls: dict[tuple[str, str], list[_JudgedCall]] = defaultdict(list)
     wrong: dict[tuple[str, str, Misuse], int] = defaultdict(int)
-    for row in tx.run("judged_calls", **asked):
-        call = _Call(*row)
+    for row in tx.run("judged_calls", **period):
+        call = _JudgedCall(*row)
         calls[call.persona_id, call.tool_name].append(call)
         for what in _misuses(call):
             wrong[call.persona_id, call.tool_name, what] += 1
@@ -68,11 +67,11 @@ def review(
         )
         for (persona, tool), made in sorted(calls.items())
     )
-    return PermissionReview(uses, tuple(misuses), tx.run("unjudged_calls", **asked)[0][0])
+    return PermissionReview(uses, tuple(misuses), tx.run("unjudged_calls", **period)[0][0])
 
 
-def _misuses(call: _Call) -> Iterator[Misuse]:
-    """A call that was refused was tried, not made: it needs no grant."""
+def _misuses(call: _JudgedCall) -> Iterator[Misuse]:
+    """A rejected call was not made, so it needs no grant."""
     available = _available(call.tools_available)
     if available is not None and call.tool_name not in available:
         yield "not available"

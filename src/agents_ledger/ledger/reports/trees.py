@@ -1,4 +1,4 @@
-"""Turns as lists and trees show them: in a line each, with long runs folded."""
+"""Headlines and trees of turns, with long runs folded."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from agents_ledger.model.turns import Turn
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.rows import to_session, to_turn
 
-SHORT = 10  # the time of a ULID: only turns of the same millisecond need more letters
+SHORT = 10  # the time part of a ULID; only turns of the same millisecond need more
 TEXT_MAX = 400
-LOOKED_AT = 4000  # letters of a message, for what somebody said in it
+LOOKED_AT = 4000  # characters of a message that are searched for its first words
 
 _WIDTH = len(Turn.__struct_fields__) - 3  # without messages, tool calls and compaction
 
 
 def headlines(tx: Transaction, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
-    """Turns in one line each, in the order asked for."""
-    found = []
+    lines = []
     for turn_id in turn_ids:
         rows = tx.run("headline", turn_id=turn_id, text_max=LOOKED_AT)
         if not rows:
             raise NotFound(f"there is no turn {turn_id}")
-        found.append(headline_of(tx, rows[0]))
-    return tuple(found)
+        lines.append(headline_of(tx, rows[0]))
+    return tuple(lines)
 
 
 def headline_of(tx: Transaction, row: Row) -> Headline:
@@ -46,12 +45,12 @@ def headline_of(tx: Transaction, row: Row) -> Headline:
 
 
 def beginning(text: str | None, most: int = TEXT_MAX) -> str | None:
-    """How a message begins, without what a harness put before it, unless that is all of it."""
+    """The start of a message without harness blocks, unless these are all of it."""
     return text and (readable(text) or text)[:most]
 
 
 def _short(turn_id: str, *neighbours: str | None) -> str:
-    """The first letters of an id that neither of its neighbours begins with."""
+    """The shortest prefix of an id that neither of its neighbours has."""
     shared = max(_shared(turn_id, other or "") for other in neighbours)
     return turn_id[: max(SHORT, shared + 1)]
 
@@ -64,7 +63,6 @@ def _shared(one: str, other: str) -> int:
 def latest_roots(
     tx: Transaction, *, limit: int, before: str | None, subagents: bool
 ) -> tuple[str, ...]:
-    """The ids of turns that hang on nothing, newest first."""
     rows = tx.run("latest_roots", limit=limit, before=before, subagents=int(subagents))
     return tuple(row[0] for row in rows)
 
@@ -72,7 +70,7 @@ def latest_roots(
 def branches(
     tx: Transaction, target: str, *, limit: int, after: str | None
 ) -> tuple[Headline, ...]:
-    """The turns that hang on one, in a line each, a page at a time."""
+    """A page of headlines of a turn's children."""
     turn_id = threads.resolve(tx, target)
     values = {"turn_id": turn_id, "after": after or "", "limit": limit, "text_max": LOOKED_AT}
     return tuple(headline_of(tx, row) for row in tx.run("branches", **values))
@@ -81,7 +79,6 @@ def branches(
 def tree(
     tx: Transaction, target: str, *, fold: bool, limit: int, to_depth: int | None = None
 ) -> Tree:
-    """A turn with what stands below it, down to a depth."""
     top = threads.resolve(tx, target)
     if top is None:
         raise Refused(f"session {target!r} is empty", "Name a turn, or record one on it.")
@@ -101,7 +98,7 @@ def tree(
         above = _above(runs, segments, segment_id)
         above_id = above.id if above else None
         folded = turn.depth - above.depth - 1 if above else 0
-        if folded == 1 and turn.parent_turn_id:  # a line that says so would be no shorter
+        if folded == 1 and turn.parent_turn_id:  # folding one turn saves no line
             single = headlines(tx, [turn.parent_turn_id])[0]
             nodes.append(Node(single, above_id, 0))
             above_id, folded = single.turn.id, 0
@@ -116,14 +113,14 @@ def tree(
 def _above(
     runs: dict[int, list[Turn]], segments: dict[int, tuple[int | None, int, int]], segment_id: int
 ) -> Turn | None:
-    """The nearest node above the next of a segment: nodes come shallow first."""
+    """The nearest ancestor node of the next turn of a segment; nodes come shallowest first."""
     at: int | None = segment_id
     depth = threads.DEEPEST
     while at in segments:
         run = runs[at]
-        found = bisect_right(run, depth, key=attrgetter("depth"))
-        if found:
-            return run[found - 1]
+        index = bisect_right(run, depth, key=attrgetter("depth"))
+        if index:
+            return run[index - 1]
         at, depth, _ = segments[at]
     return None
 
@@ -131,7 +128,7 @@ def _above(
 def _hanging(
     tx: Transaction, within: dict[str, object]
 ) -> tuple[dict[str, list[Session]], dict[str, list[Subagent]]]:
-    """Sessions by the turn they point to, and subagents by the turn that spawned them."""
+    """Sessions by their head, and subagents by the turn that spawned them."""
     heads: dict[str, list[Session]] = defaultdict(list)
     for row in tx.run("tree_heads", **within):
         session = to_session(row)

@@ -1,4 +1,7 @@
-"""What was used: every turn once, by period, model, project or session, with its price."""
+"""Usage reports: tokens and costs by period, model, project or session, and of tools.
+
+Every turn counts once, however many sessions share it.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +39,12 @@ Model = tuple[str | None, str | None]  # with its provider
 Sums = list[int]
 ByModel = Mapping[Model, Sums]
 
-# What a duration is rounded up to when it is counted; the fragment tool_columns has the same.
+# Histogram steps of durations in milliseconds; the SQL fragment tool_columns has the same.
 STEPS = (*(step * 10**power for power in range(6) for step in (1, 2, 5)), 10**6, 10**7)
 
 
 class UsageFilter(NamedTuple):
-    """Which turns are meant: those that began between two times, of a project, of a model."""
+    """Selects turns by start time, project and model."""
 
     since: int | None = None
     until: int | None = None
@@ -49,7 +52,7 @@ class UsageFilter(NamedTuple):
     model: str | None = None
 
     def check(self) -> UsageFilter:
-        """The same, if there can be such turns."""
+        """The filter itself. Refused if the time range is empty."""
         if self.since is not None and self.until is not None and self.since >= self.until:
             times = f"{humanize.moment(self.since)} to {humanize.moment(self.until)}"
             raise Refused(f"the time from {times} is empty", "Let it begin before it ends.")
@@ -59,7 +62,6 @@ class UsageFilter(NamedTuple):
 def usage(
     tx: Transaction, by: UsageBy, turns: UsageFilter, *, zone: Zone | None, limit: int | None
 ) -> UsageReport:
-    """What was used, in lines by period, model, project or session."""
     if by not in _BYS:
         raise Refused(f"usage is counted by {', '.join(_BYS)}, not by {by!r}")
     if limit is not None and limit < 1:
@@ -77,11 +79,11 @@ def usage(
     lines = [_line(key, group) for key, group in groups.items()]
     if by in _PERIODS:
         lines.sort(key=lambda line: line.key or "")
-        kept = lines[-limit:] if limit else lines  # the latest
+        page = lines[-limit:] if limit else lines  # the latest
     else:
         lines.sort(key=lambda line: (-line.spent.total_tokens, -line.spent.turns, line.key or ""))
-        kept = lines[:limit]
-    return _report(by, kept, total, len(lines) - len(kept))
+        page = lines[:limit]
+    return _report(by, page, total, len(lines) - len(page))
 
 
 def facts(tx: Transaction, turns: UsageFilter) -> Iterable[Row]:
@@ -110,8 +112,8 @@ def _key(by: UsageBy, zone: Zone | None) -> Callable[[Row], str | None]:
 
 
 def _add(group: dict[Model, Sums], model: Model, sums: Iterable[int]) -> None:
-    known = group.get(model)
-    group[model] = list(map(add, known, sums)) if known else list(sums)
+    before = group.get(model)
+    group[model] = list(map(add, before, sums)) if before else list(sums)
 
 
 def _report(
@@ -139,7 +141,6 @@ def _line(key: str | None, group: ByModel, shared_tokens: int = 0) -> UsageLine:
 
 
 def _priced(model: str | None, sums: Sums) -> Spent:
-    """The sums with what they cost."""
     spent = Spent(*sums)
     price = prices.price(model)
     if price is None:
@@ -155,7 +156,7 @@ def _priced(model: str | None, sums: Sums) -> Spent:
 
 
 def add_up(parts: Iterable[Spent]) -> Spent:
-    """What several parts used together; its cost is that of the parts that have a price."""
+    """The sum of several parts; its cost is that of the parts that have a price."""
     sums, costs, unpriced = [0] * len(_SUMS), [], 0
     for part in parts:
         for at, name in enumerate(_SUMS):
@@ -170,7 +171,7 @@ def add_up(parts: Iterable[Spent]) -> Spent:
 def of_range(
     tx: Transaction, turn_id: str, from_depth: int, key: str | None = None, shared_tokens: int = 0
 ) -> UsageLine:
-    """What the turns of a thread used from a depth on."""
+    """The usage of a thread's turns from a depth on."""
     rows = tx.run("usage_of_range", turn_id=turn_id, from_depth=from_depth, to_depth=DEEPEST)
     return _line(key, {(row[0], row[1]): list(row[2:]) for row in rows}, shared_tokens)
 
@@ -196,18 +197,18 @@ def _by_session(
     """
     segments = {row[0]: (row[1], row[2]) for row in tx.run("head_segments")}
     claimed: dict[int, int] = {}
-    found: list[tuple[int, int, int, _SessionHead]] = []
+    sessions: list[tuple[int, int, int, _SessionHead]] = []
     for row in tx.run("session_heads"):
         head = _SessionHead(*row)
         shared_depth, shared_tokens = _claim(tx, head, segments, claimed)
         if _moved_within(head, turns) and head.depth > shared_depth:
-            found.append((head.total_tokens - shared_tokens, shared_depth, shared_tokens, head))
-    found.sort(key=lambda one: (-one[0], one[3].label))
+            sessions.append((head.total_tokens - shared_tokens, shared_depth, shared_tokens, head))
+    sessions.sort(key=lambda one: (-one[0], one[3].label))
     lines = [
         of_range(tx, head.turn_id, shared_depth + 1, head.label, shared_tokens)
-        for _, shared_depth, shared_tokens, head in found[:limit]
+        for _, shared_depth, shared_tokens, head in sessions[:limit]
     ]
-    return _report("session", lines, total, len(found) - len(lines))
+    return _report("session", lines, total, len(sessions) - len(lines))
 
 
 def _moved_within(head: _SessionHead, turns: UsageFilter) -> bool:
@@ -221,7 +222,7 @@ def _claim(
     segments: Mapping[int, tuple[int | None, int]],
     claimed: dict[int, int],
 ) -> tuple[int, int]:
-    """Depth and tokens of what a session shares with older ones; the rest is its own from now."""
+    """Depth and tokens that a session shares with older ones; the rest is counted as its own."""
     at: int | None = head.segment_id
     depth = head.depth
     while at is not None:
@@ -240,13 +241,12 @@ def _claim(
 def tools(
     tx: Transaction, *, since: int | None, until: int | None, limit: int | None
 ) -> tuple[ToolUsage, ...]:
-    """Every tool that was called, most used first."""
     if limit is not None and limit < 1:
         raise Refused(f"limit is {limit}; it must be positive")
     rows: dict[str, list[Row]] = defaultdict(list)
     for name, *counts in daily_totals.tools(tx, since or 0, DEEPEST if until is None else until):
         rows[name].append(tuple(counts))
-    used = [_tool(name, found) for name, found in rows.items()]
+    used = [_tool(name, counted) for name, counted in rows.items()]
     used.sort(key=lambda tool: (-tool.calls, tool.tool_name))
     return tuple(used[:limit])
 
@@ -278,7 +278,7 @@ def _tool(name: str, rows: list[Row]) -> ToolUsage:
 
 
 def _quantile(by_step: Mapping[int, int], longest: int, part: float) -> int | None:
-    """A duration that so many of the calls do not exceed; within a step they count as spread."""
+    """The duration that a `part` of the calls do not exceed, interpolated within its step."""
     wanted = sum(by_step.values()) * part
     passed = 0
     for step in sorted(by_step):

@@ -1,4 +1,4 @@
-"""A turn as text to be found: what was said and done, by part, and what it is found by besides."""
+"""A turn as a search document: its text by part, and its facets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from agents_ledger.model.reports.search import PARTS, Part
 from agents_ledger.model.turns import Message, Turn, TurnStatus, TurnType
 from agents_ledger.store.database import Transaction
 
-# Of a value longer than this, the beginning and the end are indexed; of a turn with very many calls
-# less of each, and of no turn more than memory should hold.
+# Only the beginning and the end of longer values are indexed, less of each in a turn with very many
+# calls, and never more of a turn than should be held in memory.
 VALUE_MAX = 20_000
 VALUE_MIN = 500
 VALUES_MAX = 8_000_000
 MESSAGE_MAX = 2_000_000
 TURN_MAX = 12_000_000
-# A value this long without a space is no text: a picture, a key, a hash.
+# A value this long without a space is not text but an image, a key or a hash.
 OPAQUE_MIN = 400
 
 _decode = msgspec.json.Decoder().decode
@@ -42,8 +42,6 @@ class IndexedFile(NamedTuple):
 
 
 class SearchDocument(msgspec.Struct):
-    """A turn as it is found."""
-
     turn_id: str
     started_at: int
     turn_type: TurnType
@@ -58,13 +56,12 @@ class SearchDocument(msgspec.Struct):
     touched: set[tuple[str, bool]] = msgspec.field(default_factory=set)  # its files, and how
 
     def say(self, part: Part, text: str, tool_name: str | None = None) -> None:
-        """Add what was said, as far as there is room."""
+        """Add text, up to the limit."""
         text = text[: TURN_MAX - self.letters]
         self.letters += len(text)
         self.pieces.append(IndexedPiece(part, text, tool_name))
 
     def add_message(self, role: str, content: str | None, thinking: str | None) -> None:
-        """Add what a message says."""
         if thinking:
             self.say("thinking", _ends(thinking, MESSAGE_MAX))
         if content:
@@ -72,7 +69,7 @@ class SearchDocument(msgspec.Struct):
             self.say(part, _ends(content, MESSAGE_MAX))
 
     def touch(self, path: str, kind: str, tool_name: str | None = None) -> None:
-        """Add a file that was read or written: by a tool, or else if nobody said so yet."""
+        """Add a file that was read or written; a tool's entry is preferred to a message's."""
         written = kind == "written"
         if tool_name is not None or (path, written) not in self.touched:
             self.touched.add((path, written))
@@ -80,20 +77,19 @@ class SearchDocument(msgspec.Struct):
 
     @property
     def value_max(self) -> int:
-        """How much of a value is indexed."""
+        """How many characters of a value are indexed."""
         share = VALUES_MAX // max(1, self.call_count)
         return max(VALUE_MIN, min(VALUE_MAX, share))
 
     def part(self, part: str) -> str:
-        """The text of one part."""
         return "\n".join([piece.text for piece in self.pieces if piece.part == part])
 
     def texts(self) -> dict[str, str]:
         """The text of every column of the index."""
-        said: dict[str, list[str]] = {part: [] for part in PARTS}
+        by_part: dict[str, list[str]] = {part: [] for part in PARTS}
         for part, text, _ in self.pieces:
-            said[part].append(text)
-        columns = {part: "\n".join(texts) for part, texts in said.items()}
+            by_part[part].append(text)
+        columns = {part: "\n".join(texts) for part, texts in by_part.items()}
         columns["project"] = project_of(self.workspace_path)
         columns["model"] = self.model or ""
         columns["tool"] = "\n".join(dict.fromkeys(self.tools))
@@ -103,12 +99,12 @@ class SearchDocument(msgspec.Struct):
 
 
 def project_of(workspace_path: str | None) -> str:
-    """The name of the folder a turn worked in."""
+    """The name of a workspace folder."""
     return re.split(r"[/\\]", (workspace_path or "").rstrip("/\\"))[-1]
 
 
 def of_turn(turn: Turn) -> SearchDocument:
-    """A turn that is at hand."""
+    """The document of a turn that is in memory."""
     document = SearchDocument(
         turn.id,
         turn.started_at,
@@ -140,47 +136,47 @@ def _add_details(document: SearchDocument, message: Message) -> None:
 
 
 def documents(tx: Transaction, ids: str) -> dict[str, SearchDocument]:
-    """Turns as they are now, by id; `ids` is a JSON array. Those that do not exist are left out."""
-    found: dict[str, SearchDocument] = {}
+    """The documents of turns by id; `ids` is a JSON array. Unknown ids are left out."""
+    by_id: dict[str, SearchDocument] = {}
     calls = 0
     rows = tx.run("document_turns", ids=ids)
     for turn_id, started_at, turn_type, status, model, path, error, count in rows:
-        found[turn_id] = document = SearchDocument(
+        by_id[turn_id] = document = SearchDocument(
             turn_id, started_at, turn_type, status, model, path, count
         )
         if error:
             document.say("system", error)
         calls += count
-    if found:
-        _add_steps(tx, ids, found, has_calls=calls > 0)
-        _add_rare(tx, ids, found)
-    return found
+    if by_id:
+        _add_steps(tx, ids, by_id, has_calls=calls > 0)
+        _add_rare(tx, ids, by_id)
+    return by_id
 
 
 def _add_steps(
-    tx: Transaction, ids: str, found: dict[str, SearchDocument], *, has_calls: bool
+    tx: Transaction, ids: str, by_id: dict[str, SearchDocument], *, has_calls: bool
 ) -> None:
     def add_message(turn_id: str, role: str, content: str, thinking: str, has_details: int) -> int:
-        found[turn_id].add_message(role, content, thinking)
+        by_id[turn_id].add_message(role, content, thinking)
         return has_details
 
     def add_call(turn_id: str, *call: Any) -> None:
-        _add_call(found[turn_id], *call)
+        _add_call(by_id[turn_id], *call)
 
-    # Row by row: a turn may be larger than what is indexed of it by far.
+    # Row by row: a turn may be far larger than the part of it that is indexed.
     detailed = any(tx.read_as("document_messages", add_message, ids=ids))
     if has_calls:
         tx.read_as("document_calls", add_call, ids=ids)
     if detailed:
         for turn_id, kind, path in tx.run("document_files", ids=ids):
-            found[turn_id].touch(path, kind)
+            by_id[turn_id].touch(path, kind)
         for turn_id, content in tx.run("document_codeblocks", ids=ids):
-            found[turn_id].say("assistant", content)
+            by_id[turn_id].say("assistant", content)
 
 
-def _add_rare(tx: Transaction, ids: str, found: dict[str, SearchDocument]) -> None:
-    """What only compactions and turns being written have."""
-    kinds = {word for document in found.values() for word in (document.turn_type, document.status)}
+def _add_rare(tx: Transaction, ids: str, by_id: dict[str, SearchDocument]) -> None:
+    """Add the summaries of compactions and the partial text of live turns."""
+    kinds = {word for document in by_id.values() for word in (document.turn_type, document.status)}
     statements = []
     if "compaction" in kinds:
         statements.append("document_summaries")
@@ -188,7 +184,7 @@ def _add_rare(tx: Transaction, ids: str, found: dict[str, SearchDocument]) -> No
         statements.append("document_partials")
     for statement in statements:
         for turn_id, content in tx.run(statement, ids=ids):
-            found[turn_id].say("assistant", content)
+            by_id[turn_id].say("assistant", content)
 
 
 def _add_call(
@@ -200,8 +196,8 @@ def _add_call(
 ) -> None:
     most = document.value_max
     document.tools.append(tool_name)
-    said = readable(_value(params_json), most)
-    document.say("tool_call", f"{tool_name}\n{said}", tool_name)
+    params = readable(_value(params_json), most)
+    document.say("tool_call", f"{tool_name}\n{params}", tool_name)
     if result_json is not None:
         document.say("tool_result", readable(_value(result_json), most), tool_name)
     if error:
@@ -221,23 +217,23 @@ def _value(text: str) -> object:
 
 
 def readable(value: object, most: int = VALUE_MAX) -> str:
-    """The texts and numbers in a value, a line each, without the names of its fields."""
+    """The texts and numbers in a value, a line item, without the names of its fields."""
     if type(value) is str:
         return _trimmed(value, most)
     lines: list[str] = []
     left = [value]
     while left:
-        each = left.pop()
-        kind = type(each)
+        item = left.pop()
+        kind = type(item)
         if kind is str:
-            if each:
-                lines.append(_trimmed(each, most))  # type: ignore[arg-type]
+            if item:
+                lines.append(_trimmed(item, most))  # type: ignore[arg-type]
         elif kind is dict:
-            left += reversed(each.values())  # type: ignore[attr-defined]
+            left += reversed(item.values())  # type: ignore[attr-defined]
         elif kind is list:
-            left += reversed(each)  # type: ignore[call-overload]
+            left += reversed(item)  # type: ignore[call-overload]
         elif kind is int or kind is float:
-            lines.append(str(each))
+            lines.append(str(item))
     return "\n".join(lines)
 
 
@@ -250,7 +246,7 @@ def _trimmed(text: str, most: int) -> str:
 
 
 def _ends(text: str, most: int) -> str:
-    """A text, or of a longer one its beginning and a fifth of as much of its end."""
+    """A text; of a longer one the first `most` characters and a fifth as many from its end."""
     if len(text) <= most:
         return text
     end = most // 5

@@ -1,4 +1,4 @@
-"""Puts turns into the word index, each under a number that begins with its time."""
+"""Fills the word index. The number of a turn in it begins with its time, so that numbers sort."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from agents_ledger.store.database import Transaction
 from agents_ledger.store.matching import vector
 from agents_ledger.store.text import ids_of, in_batches
 
-NUMBERS = 4  # for turns that start within the same millisecond; more take those that follow
+NUMBERS = 4  # per millisecond; further turns take the numbers that follow
 SECOND = 4096  # numbers a second takes: a round one packs better than 4,000
-PIECE_WORDS = 16_000  # a tsvector knows no place beyond 16,383,
-PIECE_SAME = 255  # and no more than so many of one word
-PIECE_SHARED = 8  # words with the piece before
+PIECE_WORDS = 16_000  # a tsvector has positions up to 16,383
+PIECE_SAME = 255  # and at most this many of one word
+PIECE_SHARED = 8  # words that consecutive pieces share, so that phrases across both are found
 READ_AT_ONCE = 25
-LETTERS_AT_ONCE = 2_000_000  # of one commit: others wait to write meanwhile
-PIECE_LETTERS = 100_000  # and holds no more than a megabyte
+LETTERS_AT_ONCE = 2_000_000  # characters in one commit: other writers wait for it
+PIECE_LETTERS = 100_000  # characters; a tsvector holds at most a megabyte
 
 
 class _Indexed(msgspec.Struct):
@@ -49,39 +49,38 @@ class _Doc(msgspec.Struct):
 
 
 def first_number(at_ms: int) -> int:
-    """The smallest number of a turn that started at this time."""
+    """The smallest number of a turn that started at a time."""
     seconds, ms = divmod(max(0, at_ms), 1000)
     return seconds * SECOND + ms * NUMBERS
 
 
 def put(tx: Transaction, turns: Iterable[Turn]) -> None:
-    """Put new turns in."""
     _insert(tx, map(of_turn, turns))
 
 
 def put_again(tx: Transaction, turn_ids: Sequence[str]) -> None:
-    """Put turns in as they are now, in place of what the index knows of them."""
+    """Index turns again, replacing what the index has of them."""
     done = 0
     while done < len(turn_ids):
         done += put_some(tx, turn_ids[done:])
 
 
 def put_some(tx: Transaction, turn_ids: Sequence[str]) -> int:
-    """The same, with as many of them as are quickly put in; how many."""
-    found: list[SearchDocument] = []
+    """put_again() for as many turns as fit into a commit; returns how many."""
+    taken_documents: list[SearchDocument] = []
     taken = letters = 0
     while taken < len(turn_ids) and letters < LETTERS_AT_ONCE:
-        some = documents(tx, ids_of(turn_ids[taken : taken + READ_AT_ONCE])).values()
-        found += some
-        letters += sum(document.letters for document in some)
+        batch = documents(tx, ids_of(turn_ids[taken : taken + READ_AT_ONCE])).values()
+        taken_documents += batch
+        letters += sum(document.letters for document in batch)
         taken += READ_AT_ONCE
     forget(tx, turn_ids[:taken])
-    _insert(tx, found)
+    _insert(tx, taken_documents)
     return min(taken, len(turn_ids))
 
 
 def forget(tx: Transaction, turn_ids: Sequence[str]) -> None:
-    """Take turns out, for good."""
+    """Remove turns from the index."""
     for ids in in_batches(turn_ids):
         if tx.engine == "sqlite":  # on a server they go with their documents
             tx.run("forget_vectors", ids=ids)
@@ -90,17 +89,17 @@ def forget(tx: Transaction, turn_ids: Sequence[str]) -> None:
 
 
 def forget_all(tx: Transaction) -> None:
-    """Empty the index, and let every turn wait for it."""
+    """Empty the index, and queue every turn."""
     tx.run("forget_words")
     tx.run("forget_all_docs")
     tx.run("await_index_all")
 
 
-def _insert(tx: Transaction, found: Iterable[SearchDocument]) -> None:
-    oldest_first = sorted(found, key=lambda document: (document.started_at, document.turn_id))
+def _insert(tx: Transaction, taken: Iterable[SearchDocument]) -> None:
+    oldest_first = sorted(taken, key=lambda document: (document.started_at, document.turn_id))
     numbers = _numbers(tx, oldest_first)
-    rows = [_row(tx, *each) for each in zip(numbers, oldest_first, strict=True)]
-    rows.sort(key=lambda row: row.id)  # out of order the index would take each as a batch
+    rows = [_row(tx, *numbered) for numbered in zip(numbers, oldest_first, strict=True)]
+    rows.sort(key=lambda row: row.id)  # FTS5 flushes when row ids are not ascending
     if rows:
         tx.run_many("insert_words", rows)
 
@@ -113,7 +112,7 @@ def _row(tx: Transaction, number: int, document: SearchDocument) -> _Indexed:
 
 
 def _numbers(tx: Transaction, oldest_first: Sequence[SearchDocument]) -> list[int]:
-    """A new number for each: all at once if they are free, and nobody else can take them."""
+    """A number for each document: all at once, if they are free and no one else can take them."""
     if tx.engine == "sqlite":
         wanted: list[int] = []
         for document in oldest_first:
@@ -121,14 +120,16 @@ def _numbers(tx: Transaction, oldest_first: Sequence[SearchDocument]) -> list[in
             wanted.append(max(first_number(document.started_at), after))
         if not tx.run("numbers_taken", numbers=to_json(wanted))[0][0]:
             numbered = zip(wanted, oldest_first, strict=True)
-            tx.run_many("insert_doc", [_Doc(number, each.turn_id) for number, each in numbered])
+            tx.run_many(
+                "insert_doc", [_Doc(number, document.turn_id) for number, document in numbered]
+            )
             return wanted
     return list(_one_by_one(tx, oldest_first))
 
 
 def _one_by_one(tx: Transaction, oldest_first: Sequence[SearchDocument]) -> Iterator[int]:
-    """A number for each, in twice the room wherever there is none; so much need not be tried again
-    for the next that started at the same time."""
+    """A number for each document. If none is free, the range is doubled, and stays so for documents
+    of the same time."""
     tries = 1 if tx.engine == "sqlite" else NUMBERS  # there a try looks at one number
     before = tried = 0
     for document in oldest_first:
@@ -145,20 +146,20 @@ def _one_by_one(tx: Transaction, oldest_first: Sequence[SearchDocument]) -> Iter
 
 def _pieces(columns: dict[str, str]) -> str:
     rows = [
-        {"part": part, "piece": piece, "words": vector(said)}
+        {"part": part, "piece": piece, "words": vector(words)}
         for part, text in columns.items()
-        for piece, said in enumerate(_split(tokenizer.words(text)))
+        for piece, words in enumerate(_split(tokenizer.words(text)))
     ]
     return msgspec.json.encode(rows).decode()
 
 
-def _split(said: list[str]) -> Iterator[list[str]]:
-    """Words in runs that fit a tsvector. Each begins with the last words of the one before: what is
-    looked for may stand there."""
+def _split(words: list[str]) -> Iterator[list[str]]:
+    """Words in pieces that fit a tsvector. Each begins with the last words of the previous one,
+    so that phrases across both are found."""
     run: list[str] = []
     times: Counter[str] = Counter()
     letters = new = 0
-    for word in said:
+    for word in words:
         run.append(word)
         times[word] += 1
         letters += len(word)

@@ -12,13 +12,13 @@ from agents_ledger.store.database import Engine, Transaction
 from agents_ledger.store.matching import QueryTerm, TermGroup, match
 from agents_ledger.store.text import in_batches
 
-_LETTERS = 400  # looked at, at each end of a text
-_CHUNKS = 3  # tried, at each end
+_CHARS = 400  # checked at each end of a text
+_CHUNKS = 3  # checked at each end
 _CHUNK_MAX = 60
 
 
 def wrong(tx: Transaction) -> Iterator[str]:
-    """The turns that are in the index, but not found by the words they begin and end with."""
+    """The indexed turns that are not found by their first and last words."""
     numbers = {turn_id: number for number, turn_id in tx.run("indexed_turns")}
     for ids in in_batches(sorted(numbers, key=numbers.__getitem__)):
         having: dict[TermGroup, dict[int, str]] = {}
@@ -34,9 +34,9 @@ def wrong(tx: Transaction) -> Iterator[str]:
 
 
 def _found(tx: Transaction, group: TermGroup, first: int, last: int) -> set[int]:
-    """Asked once for many turns: a common word of each by itself would be sought among all."""
-    asked = match(tx.engine, [group], tokenizer.fold)
-    return {number for (number,) in tx.run("search_numbers", match=asked, low=first, high=last + 1)}
+    """One query for many turns: a query for each would read all turns with a common word."""
+    query = match(tx.engine, [group], tokenizer.fold)
+    return {number for (number,) in tx.run("search_numbers", match=query, low=first, high=last + 1)}
 
 
 def _tried(document: SearchDocument, engine: Engine) -> Iterator[TermGroup]:
@@ -44,23 +44,22 @@ def _tried(document: SearchDocument, engine: Engine) -> Iterator[TermGroup]:
         text = document.part(part)
         if not text:
             continue
-        begins, ends = _chunks(text[:_LETTERS], text), _chunks(text[-_LETTERS:], text)
+        begins, ends = _chunks(text[:_CHARS], text), _chunks(text[-_CHARS:], text)
         for chunk in {*_plain(begins), *_plain(reversed(ends))}:
-            said = (chunk,) if engine == "sqlite" else tuple(tokenizer.words(chunk))
-            yield TermGroup((QueryTerm(said, (part,)),))
+            words = (chunk,) if engine == "sqlite" else tuple(tokenizer.words(chunk))
+            yield TermGroup((QueryTerm(words, (part,)),))
 
 
 def _chunks(piece: str, text: str) -> list[str]:
-    """What stands between spaces."""
     chunks = tokenizer.spaced(piece).split()
     return chunks[1:-1] if len(piece) < len(text) else chunks  # the outermost may be cut
 
 
 def _plain(chunks: Iterable[str]) -> Iterator[str]:
-    """The first few whose words the engines agree on."""
+    """The first chunks that both engines split into the same words."""
     plain = (
-        each
-        for each in chunks
-        if len(each) <= _CHUNK_MAX and each.isascii() and any(map(str.isalnum, each))
+        chunk
+        for chunk in chunks
+        if len(chunk) <= _CHUNK_MAX and chunk.isascii() and any(map(str.isalnum, chunk))
     )
     return islice(plain, _CHUNKS)

@@ -1,7 +1,7 @@
-"""Text as the index sees it: words in lower case, without accents.
+"""Splits text into words as the index does: in lower case and without accents.
 
-Chinese, Japanese and Korean are written without spaces, or glue words together. There every two
-neighbouring letters are a word, so that any part of a run is found.
+Chinese and Japanese are written without spaces, and Korean joins words. There each pair of
+neighbouring characters is a word, so that any part of a run can be found.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _GLUED = (
     "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-_RUN = re.compile(f"[{_GLUED}][{_GLUED}]*")  # so begun, it is searched for twice as fast as with +
+_RUN = re.compile(f"[{_GLUED}][{_GLUED}]*")  # twice as fast as with +
 _WORD = re.compile(r"[^\W_]+")
 _OTHER_LETTER = rf"[^\W_{_GLUED}]"
 _WORD_OR_RUN = rf"[{_GLUED}]+|{_OTHER_LETTER}+"  # compiled where used: it takes 5 ms
@@ -71,40 +71,38 @@ def words(text: str) -> list[str]:
 
 
 def asked(text: str) -> list[str]:
-    """The words to look for, one after the other, as they were typed. The last letter of a run
-    stands alone only where the run ends, so a run that is asked for leaves it out."""
-    found: list[str] = []
+    """The words of a search, in order. The last character of a run is a word only at the end of the
+    run in a text, so it is left out."""
+    words: list[str] = []
     at = 0
     for run in _RUN.finditer(text):
-        found += _WORD.findall(text[at : run.start()])
-        found += _pairs(run[0])[:-1] if len(run[0]) > 1 else [run[0]]
+        words += _WORD.findall(text[at : run.start()])
+        words += _pairs(run[0])[:-1] if len(run[0]) > 1 else [run[0]]
         at = run.end()
-    return found + _WORD.findall(text[at:])
+    return words + _WORD.findall(text[at:])
 
 
 def is_letter(text: str) -> bool:
-    """Whether this is a single letter of an unspaced run: it is found as the start of a pair."""
+    """Whether this is one character of an unspaced run, found as the start of a pair."""
     return len(text) == 1 and _RUN.fullmatch(text) is not None
 
 
 def is_glued(word: str) -> bool:
-    """Whether this is of an unspaced run."""
     return _RUN.match(word) is not None
 
 
 class Phrase(NamedTuple):
-    """Words one after the other, to be found in a folded text."""
+    """Consecutive words, to be found in a folded text."""
 
     pattern: re.Pattern[str]
     quick: str  # a text without this does not have the phrase
-    begins: bool  # no letter may stand before it
-    ends: bool  # or after it
+    begins: bool  # no letter may precede it
+    ends: bool  # no letter may follow it
 
     def spans(self, folded: str) -> Iterator[tuple[int, int]]:
-        """Where it stands in a text."""
         at = 0
-        while found := self.pattern.search(folded, at):
-            start, end = found.span()
+        while hit := self.pattern.search(folded, at):
+            start, end = hit.span()
             if (self.begins and _is_letter(folded[start - 1 : start])) or (
                 self.ends and _is_letter(folded[end : end + 1])
             ):
@@ -114,7 +112,6 @@ class Phrase(NamedTuple):
                 at = end
 
     def is_in(self, folded: str) -> bool:
-        """Whether a text has it."""
         return self.quick in folded and next(self.spans(folded), None) is not None
 
 
@@ -124,23 +121,23 @@ def _is_letter(letter: str) -> bool:
 
 
 def phrase(text: str, *, prefix: bool = False) -> Phrase | None:
-    """The words of `text` as a phrase; `prefix`: the last may go on. None: it has none."""
+    """The words of `text` as a phrase, None if it has none. `prefix`: the last may be continued."""
     folded = fold(text)
-    found = [word[0] for word in re.finditer(_WORD_OR_RUN, folded)]
-    if not found:
+    words = [word[0] for word in re.finditer(_WORD_OR_RUN, folded)]
+    if not words:
         return None
-    glued = [_RUN.fullmatch(word) is not None for word in found]
-    pattern = re.escape(found[0])
-    for at, word in enumerate(found[1:], 1):
+    glued = [_RUN.fullmatch(word) is not None for word in words]
+    pattern = re.escape(words[0])
+    for at, word in enumerate(words[1:], 1):
         apart = "*" if glued[at - 1] or glued[at] else "+"
         pattern += rf"[\W_]{apart}{re.escape(word)}"
-    goes_on = prefix and folded.rstrip().endswith(found[-1])
+    is_open = prefix and folded.rstrip().endswith(words[-1])
     return Phrase(
-        re.compile(pattern), max(found, key=len), not glued[0], not (glued[-1] or goes_on)
+        re.compile(pattern), max(words, key=len), not glued[0], not (glued[-1] or is_open)
     )
 
 
-# Words that tell nothing of what a text is about.
+# Words that say nothing about the subject of a text.
 _COMMON = """
 a about all also an and any are as at be been but by can could did do does for from get had has
 have he her here him his how i if in into is it its just let like make me more my need no not

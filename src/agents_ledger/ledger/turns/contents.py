@@ -1,5 +1,8 @@
-"""The messages and tool calls of turns. Those of a sealed turn never change: the guards of the
-database see to that. So they are read once; the turn's own row is read each time."""
+"""The messages and tool calls of turns.
+
+Triggers of the database guarantee that those of a sealed turn never change, so they are cached; the
+turn's own row is read each time.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,15 @@ from agents_ledger.store.database import Row, Transaction
 
 S = TypeVar("S", bound=Message | ToolCall)
 
-VALUE_LETTERS = 400  # a turn, message or call takes as much room as so many letters
-TURNS_MAX = 200  # of longer stretches nothing is remembered: they would push out all else
+VALUE_CHARS = 400  # memory of a turn, message or call besides its text, in characters
+TURNS_MAX = 200  # longer stretches are not cached: they would evict everything else
 SEALED = ("completed", "failed")
 _STATUS = Turn.__struct_fields__.index("status")
 _PROJECTED = Turn.__struct_fields__.index("projected")
 
 
 class Stretch(Struct, frozen=True, gc=False):
-    """A part of the thread of a turn, which stands in a segment that begins below `fork_depth`."""
+    """A part of a turn's thread; `segment_id` is the turn's, and begins below `fork_depth`."""
 
     turn_id: str
     segment_id: int
@@ -40,53 +43,54 @@ class Stretch(Struct, frozen=True, gc=False):
 
     @property
     def in_segment(self) -> bool:
-        """Whether all of it stands in that segment."""
+        """Whether it lies in that segment as a whole."""
         return self.from_depth > self.fork_depth
 
 
 class Steps(Struct, frozen=True, gc=False):
-    """What a turn consists of."""
-
     messages: tuple[Message, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
 
     @property
     def letters(self) -> int:
-        """How much room they take in memory, about: their texts, and what a value takes itself."""
+        """Their approximate size in memory, in characters."""
         texts: list[str | None] = []
         details = 0
-        for said in self.messages:
-            texts += (said.content, said.thinking, said.context_json, said.metadata_json)
-            details += len(said.files) + len(said.lints) + len(said.codeblocks)
-            texts += (block.content for block in said.codeblocks)
-            texts += (lint.message for lint in said.lints)
+        for message in self.messages:
+            texts += (message.content, message.thinking)
+            texts += (message.context_json, message.metadata_json)
+            details += len(message.files) + len(message.lints) + len(message.codeblocks)
+            texts += (block.content for block in message.codeblocks)
+            texts += (lint.message for lint in message.lints)
         for call in self.tool_calls:
             texts += (call.params_json, call.result_json, call.error)
         values = 1 + len(self.messages) + len(self.tool_calls) + details
-        return VALUE_LETTERS * values + sum(len(text) for text in texts if text)
+        return VALUE_CHARS * values + sum(len(text) for text in texts if text)
 
 
 NO_STEPS = Steps()
 
 
 def steps_of(tx: Transaction, stretch: Stretch, rows: Sequence[Row]) -> dict[str, Steps]:
-    """The steps of the turns of a stretch, by id. `rows` are the turns', root first. Remembered are
-    those of several turns at the end of a thread: whoever goes on with it reads them again. One
-    turn alone is what somebody looks at."""
-    known = tx.cache
-    if known is None or not 1 < len(rows) <= TURNS_MAX or rows[-1][0] != stretch.turn_id:
+    """The steps of the turns of a stretch, by id. `rows` are the turns' rows, root first.
+
+    Only several turns at the end of a thread are cached: they are read again when the thread is
+    continued. A single turn is mostly read once.
+    """
+    cache = tx.cache
+    if cache is None or not 1 < len(rows) <= TURNS_MAX or rows[-1][0] != stretch.turn_id:
         return _read(tx, stretch)
-    found = {row[0]: steps for row in rows if (steps := known.get(row[0])) is not None}
-    missing = [row for row in rows if row[0] not in found]
+    by_turn = {row[0]: steps for row in rows if (steps := cache.get(row[0])) is not None}
+    missing = [row for row in rows if row[0] not in by_turn]
     if not missing:
-        return found
+        return by_turn
     first, last = missing[0][-1], missing[-1][-1]
-    found |= _read(tx, structs.replace(stretch, from_depth=first, to_depth=last))
+    by_turn |= _read(tx, structs.replace(stretch, from_depth=first, to_depth=last))
     for row in missing:
-        steps = found.setdefault(row[0], NO_STEPS)
+        steps = by_turn.setdefault(row[0], NO_STEPS)
         if row[_STATUS] in SEALED and not row[_PROJECTED]:
-            known.keep(row[0], steps, steps.letters)
-    return found
+            cache.keep(row[0], steps, steps.letters)
+    return by_turn
 
 
 def _read(tx: Transaction, stretch: Stretch) -> dict[str, Steps]:
@@ -97,13 +101,13 @@ def _read(tx: Transaction, stretch: Stretch) -> dict[str, Steps]:
     else:
         messages = tx.read_as("thread_messages", Message, **within)
         calls = tx.read_as("thread_tool_calls", ToolCall, **within)
-    said, called = _by_turn(messages), _by_turn(calls)
-    for owner, own in said.items():
+    messages_of, calls_of = _by_turn(messages), _by_turn(calls)
+    for turn_id, own in messages_of.items():
         if own[0].sequence < 0:
-            said[owner] = _with_details(tx, owner, own)
+            messages_of[turn_id] = _with_details(tx, turn_id, own)
     return {
-        owner: Steps(tuple(said.get(owner, ())), tuple(called.get(owner, ())))
-        for owner in said | called
+        turn_id: Steps(tuple(messages_of.get(turn_id, ())), tuple(calls_of.get(turn_id, ())))
+        for turn_id in messages_of | calls_of
     }
 
 
@@ -111,21 +115,24 @@ _BY_SEQUENCE = attrgetter("sequence")
 
 
 def _by_turn(steps: Iterable[S]) -> dict[str, list[S]]:
-    """The steps of each turn, in order. A turn's mostly come together, but need not."""
-    found: dict[str, list[S]] = {}
+    """The steps of each turn, in order. Those of one turn mostly come together, but need not."""
+    by_turn: dict[str, list[S]] = {}
     turn_id = None
     for step in steps:
         if step.turn_id != turn_id:
             turn_id = step.turn_id
-            own = found.setdefault(turn_id, [])
+            own = by_turn.setdefault(turn_id, [])
         own.append(step)
-    for own in found.values():
+    for own in by_turn.values():
         own.sort(key=_BY_SEQUENCE)
-    return found
+    return by_turn
 
 
 def _with_details(tx: Transaction, turn_id: str, messages: Sequence[Message]) -> list[Message]:
-    """The same messages with their files, lints and codeblocks, and their true sequence."""
+    """The messages with their files, lints and codeblocks.
+
+    A negative sequence marks a message that has any, so that others need no further statements.
+    """
     files = _by_message(tx.run("turn_files", turn_id=turn_id), MessageFile)
     lints = _by_message(tx.run("turn_lints", turn_id=turn_id), MessageLint)
     blocks = _by_message(tx.run("turn_codeblocks", turn_id=turn_id), MessageCodeblock)
@@ -145,8 +152,8 @@ def _with_details(tx: Transaction, turn_id: str, messages: Sequence[Message]) ->
 
 
 def _by_message(rows: Iterable[Row], kind: Any) -> Mapping[str, tuple[Any, ...]]:
-    found: dict[str, tuple[Any, ...]] = {}
+    details: dict[str, tuple[Any, ...]] = {}
     for message_id, *values in rows:
         of_kind(kind).check_named(tuple(values))
-        found[message_id] = (*found.get(message_id, ()), kind(*values))
-    return found
+        details[message_id] = (*details.get(message_id, ()), kind(*values))
+    return details

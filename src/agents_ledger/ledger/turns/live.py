@@ -1,8 +1,8 @@
-"""Live turns: durable from the first word, sealed with the last.
+"""Live turns: durable while they are written, sealed at the end.
 
-The first commit makes the turn, pending, in a segment of its own. Then each tool call and message
-is committed as it happens. The last commit seals it: response, usage, place, head and history as
-one.
+The first commit creates the turn, pending, in a segment of its own. Then each tool call and message
+is committed as it happens. The last commit seals it: response, usage, place, head and history in
+one transaction.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from agents_ledger.store.database import Database, Transaction, Work
 NO_RESPONSE = "no response recorded"
 WRITER_DIED = "the process that wrote this turn died"
 PARTIAL = '{"partial":true}'
-# What the ledger adds to a message and to a call.
+# The fields that the ledger fills in.
 FILLED = {
     Message: ("id", "turn_id", "sequence", "created_at"),
     ToolCall: ("id", "turn_id", "message_id", "started_at", "completed_at", "sequence"),
@@ -46,7 +46,7 @@ StepT = TypeVar("StepT", Message, ToolCall)
 
 
 class LiveKey(NamedTuple):
-    """A live turn and who writes it."""
+    """A live turn and its writer."""
 
     turn_id: str
     writer_id: str
@@ -54,8 +54,6 @@ class LiveKey(NamedTuple):
 
 
 class Sealing(NamedTuple):
-    """How a live turn ends."""
-
     status: TurnStatus
     error: str | None = None
     response: Message | None = None
@@ -66,9 +64,9 @@ class Sealing(NamedTuple):
 
 
 class LiveState:
-    """What the writer of a live turn keeps in mind, and its verbs as works to be committed.
+    """What the writer of a live turn knows of it, and its verbs as works to be committed.
 
-    A step whose commit had no known outcome is the same step when it is said again.
+    A step that is repeated after a commit with unknown outcome is the same step.
     """
 
     def __init__(self, prepared: PreparedTurn, writer_id: str) -> None:
@@ -79,12 +77,12 @@ class LiveState:
         self._guard = threading.Lock()  # tools may run in parallel
         self._sequence = len(prepared.turn.messages) + len(prepared.turn.tool_calls)
         self._speaker: str | None = None
-        self._pieces = 0  # of the answer, known to be stored
+        self._pieces = 0  # of the answer that are certainly stored
         self._unsure: list[Message | ToolCall | str] = []
 
     @contextmanager
     def committing(self, step: Message | ToolCall | str) -> Iterator[None]:
-        """Around the commit of a message, a call or a piece: is it stored, or perhaps?"""
+        """Around the commit of a message, a call or a piece: notes whether it may be stored."""
         try:
             yield
         except OutcomeUnknown:
@@ -94,12 +92,12 @@ class LiveState:
         if step in self._unsure:
             self._unsure.remove(step)
 
-    def _again(self, said: StepT) -> StepT | None:
-        """The step that was said so before, if it is perhaps stored."""
+    def _repeated(self, new: StepT) -> StepT | None:
+        """The earlier step with the same content, if that may be stored."""
         for step in self._unsure:
-            if isinstance(step, type(said)) and said.id in ("", step.id):
-                filled = {name: getattr(step, name) for name in FILLED[type(said)]}
-                if replace(said, **filled) == step:
+            if isinstance(step, type(new)) and new.id in ("", step.id):
+                filled = {name: getattr(step, name) for name in FILLED[type(new)]}
+                if replace(new, **filled) == step:
                     return step
         return None
 
@@ -109,24 +107,27 @@ class LiveState:
             return self._sequence - 1
 
     def begin(self) -> Work[None]:
-        """The first commit."""
         return partial(begin, prepared=self.prepared, writer_id=self.live.writer_id)
 
     def message(
         self, message: str | Message, *, streamed: bool = False
     ) -> tuple[Message, Work[None]]:
-        """A message between query and response; text is the assistant's."""
+        """A message between query and response; a text becomes an assistant message."""
         if isinstance(message, str):
             message = Message("assistant", message)
         recording.check_step(message)
-        known = self._again(message)
-        filled = known or recording.fill_message(message, self.id, self._next(), now_ms())
+        earlier = self._repeated(message)
+        filled = earlier or recording.fill_message(message, self.id, self._next(), now_ms())
         return filled, partial(
-            add_message, live=self.live, message=filled, streamed=streamed, again=known is not None
+            add_message,
+            live=self.live,
+            message=filled,
+            streamed=streamed,
+            again=earlier is not None,
         )
 
     def committed(self, message: Message, *, streamed: bool) -> Message:
-        """After a message's commit: calls that follow an assistant's belong to it."""
+        """After a message's commit: calls after an assistant message belong to it."""
         if message.role == "assistant":
             self._speaker = message.id
         if streamed:
@@ -137,48 +138,43 @@ class LiveState:
         self, tool_name: str, params: object, call_id: str, tool_number: int | None
     ) -> ToolCall:
         """A tool call that starts now."""
-        given = "{}" if params is None else to_json(params)
-        call = ToolCall(tool_name, given, status="running", id=call_id, tool_number=tool_number)
+        params_json = "{}" if params is None else to_json(params)
+        call = ToolCall(
+            tool_name, params_json, status="running", id=call_id, tool_number=tool_number
+        )
         recording.check_step(call)
-        known = self._again(call)
-        return known or recording.fill_call(call, self.id, self._next(), now_ms(), self._speaker)
+        earlier = self._repeated(call)
+        return earlier or recording.fill_call(call, self.id, self._next(), now_ms(), self._speaker)
 
     def start(self, call: ToolCall) -> Work[None]:
-        """That a tool is being called."""
         return partial(start_call, live=self.live, call=call, again=call in self._unsure)
 
     def finish(self, call: ToolCall, status: CallStatus, **outcome: str | None) -> Work[None]:
-        """What came of a call."""
         return partial(finish_call, live=self.live, call_id=call.id, status=status, **outcome)  # type: ignore[arg-type]
 
     def spawn(self, call: ToolCall, child: Session) -> Work[Session]:
-        """The session of a subagent that a call starts."""
         return partial(spawn, live=self.live, call_id=call.id, child=child)
 
     def stream(self, text: str) -> Work[None]:
-        """A piece of the answer."""
         after = self._pieces if text in self._unsure else None
         return partial(stream, live=self.live, text=text, after=after)
 
     def streamed(self) -> None:
-        """After the commit of a piece."""
         self._pieces += 1
 
-    def respond(self, response: Answer, **said: Any) -> Work[HeadMoved | None]:
-        """The last commit of a turn that went well."""
+    def respond(self, response: Answer, **fields: Any) -> Work[HeadMoved | None]:
         if isinstance(response, str):
             response = Message("assistant", response)
         if response is not None:
             recording.check_step(response)
             recording.check_response(response)
-        if said.get("permissions_used") is not None:
-            said["permissions_used"] = to_json(said["permissions_used"])
-        return self._sealing(Sealing("completed", None, response, **said))
+        if fields.get("permissions_used") is not None:
+            fields["permissions_used"] = to_json(fields["permissions_used"])
+        return self._sealing(Sealing("completed", None, response, **fields))
 
     def fail(
         self, error: str, usage: Usage, *, permissions_used: str | None = None
     ) -> Work[HeadMoved | None]:
-        """The last commit of a turn that did not."""
         sealing = Sealing("failed", error, usage=usage, permissions_used=permissions_used)
         return self._sealing(sealing)
 
@@ -187,14 +183,14 @@ class LiveState:
         return partial(seal, live=self.live, sealing=sealing)
 
     def close(self, moved: HeadMoved | None) -> None:
-        """After the last commit: the turn is stored, the head may not have followed."""
+        """After the last commit: the turn is stored. Raises `moved` if the head did not follow."""
         self.sealed = True
         if moved is not None:
             raise moved
 
 
 def begin(tx: Transaction, prepared: PreparedTurn, writer_id: str) -> None:
-    """Make the turn, pending. Nobody may hang a child on it before it is sealed."""
+    """Create the turn, pending. It cannot have children before it is sealed."""
     new = prepared.new
     if prepared.chosen and _begun(tx, prepared, writer_id):
         return
@@ -213,29 +209,29 @@ def begin(tx: Transaction, prepared: PreparedTurn, writer_id: str) -> None:
 
 
 def _begun(tx: Transaction, prepared: PreparedTurn, writer_id: str) -> bool:
-    """Whether the same call began the turn already, its outcome unknown to its caller."""
-    known = tx.run("turn_request", id=prepared.id)
-    if not known:
+    """Whether an earlier attempt of the same call began the turn."""
+    rows = tx.run("turn_request", id=prepared.id)
+    if not rows:
         return False
-    same = bytes(known[0][0] or b"") == prepared.request_hash
+    same = bytes(rows[0][0] or b"") == prepared.request_hash
     if same and tx.run("live_turn", turn_id=prepared.id, writer_id=writer_id):
         return True
     raise Conflict(f"turn {prepared.id} exists already", "Use a new id for a live turn.")
 
 
-def _mine(tx: Transaction, live: LiveKey) -> str:
-    """The session of a turn we may still write."""
-    found = tx.run("live_turn", turn_id=live.turn_id, writer_id=live.writer_id)
-    if not found:
+def _session_of(tx: Transaction, live: LiveKey) -> str:
+    """The label of a live turn's session. Conflict if this writer may not write the turn."""
+    rows = tx.run("live_turn", turn_id=live.turn_id, writer_id=live.writer_id)
+    if not rows:
         raise Conflict(f"turn {live.turn_id} is sealed", "Begin a new turn.")
-    return str(found[0][0])
+    return str(rows[0][0])
 
 
 def add_message(
     tx: Transaction, live: LiveKey, message: Message, *, streamed: bool, again: bool = False
 ) -> None:
-    """Commit a message as it happens; one that was streamed is no partial text any more."""
-    _mine(tx, live)
+    """Commit a message; a streamed one replaces the partial text."""
+    _session_of(tx, live)
     if again and tx.run("message_known", id=message.id):
         return
     if streamed:
@@ -245,7 +241,7 @@ def add_message(
 
 def start_call(tx: Transaction, live: LiveKey, call: ToolCall, *, again: bool = False) -> None:
     """Commit that a tool is being called."""
-    _mine(tx, live)
+    _session_of(tx, live)
     if again and tx.run("call_outcome", turn_id=live.turn_id, id=call.id):
         return
     tx.run("insert_tool_call", **asdict(call))
@@ -260,8 +256,8 @@ def finish_call(
     result_json: str | None = None,
     error: str | None = None,
 ) -> None:
-    """Commit what came of a call. The same again changes nothing."""
-    _mine(tx, live)
+    """Commit the outcome of a call. Repeating it changes nothing."""
+    _session_of(tx, live)
     finished = tx.change(
         "finish_tool_call",
         turn_id=live.turn_id,
@@ -278,8 +274,8 @@ def finish_call(
 
 
 def spawn(tx: Transaction, live: LiveKey, call_id: str, child: Session) -> Session:
-    """Make or link the session of a subagent that a call starts. The same again changes nothing."""
-    parent = heads.existing(tx, _mine(tx, live), exact=True)
+    """Create or link the session of a subagent that a call starts. Repeating it changes nothing."""
+    parent = heads.existing(tx, _session_of(tx, live), exact=True)
     call = tx.run("call_outcome", turn_id=live.turn_id, id=call_id)
     if call and call[0][3] == child.label:
         return heads.get(tx, child.label, exact=True)
@@ -291,9 +287,8 @@ def spawn(tx: Transaction, live: LiveKey, call_id: str, child: Session) -> Sessi
 
 
 def stream(tx: Transaction, live: LiveKey, text: str, *, after: int | None = None) -> None:
-    """Commit a piece of the answer, visible to others while the rest is still to come. `after`: it
-    is perhaps stored already, behind so many."""
-    _mine(tx, live)
+    """Commit a piece of the answer. `after`: it may be stored already, after this many pieces."""
+    _session_of(tx, live)
     if after is not None and len(tx.run("partials", turn_id=live.turn_id)) > after:
         return
     tx.run("mark_streaming", turn_id=live.turn_id)
@@ -301,21 +296,23 @@ def stream(tx: Transaction, live: LiveKey, text: str, *, after: int | None = Non
 
 
 def partial_text(tx: Transaction, turn_id: str) -> str:
-    """What was streamed so far."""
     return "".join(row[0] for row in tx.run("partials", turn_id=turn_id))
 
 
 def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
-    """End a turn. If its session moved meanwhile, the turn is kept beside the head, and the
-    HeadMoved to be raised once that is committed is returned. The same again changes nothing."""
+    """Seal a turn. Repeating it changes nothing.
+
+    If the session's head moved meanwhile, the turn is stored all the same; the HeadMoved to raise
+    after the commit is returned.
+    """
     try:
-        label = _mine(tx, live)
+        label = _session_of(tx, live)
     except Conflict:
         if not _ended_so(threads.exact_turn(tx, live.turn_id), sealing):
             raise
         return beside_head(tx, live)
-    # The session before anything else, as recording does: on a server two writers of one session
-    # would otherwise wait for each other. One merged away goes on as the session that stayed.
+    # Lock the session before anything else, as recording does: on a server two writers of one
+    # session would otherwise deadlock. A merged session continues as the one it was merged into.
     session = heads.existing(tx, label)
     turn_id, now = live.turn_id, now_ms()
     parent_id, persona_id, prompt_hash, thread_key, model, provider = tx.run(
@@ -345,7 +342,7 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     )
     tx.run("delete_partials", turn_id=turn_id)
     tx.run("delete_live_turn", turn_id=turn_id)
-    threads.take_away(tx, turn_id)
+    threads.remove(tx, turn_id)
     place = threads.below(
         threads.place_of(tx, parent_id),
         usage=usage,
@@ -368,9 +365,9 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
 
 
 def _ended_so(turn: Turn, sealing: Sealing) -> bool:
-    """Whether a sealed turn ended with just these words. What was not said is not compared."""
-    said = sealing.response
-    answer = None if turn.response is None else _words(turn.response)
+    """Whether a sealed turn ended like this. Fields that were not passed are not compared."""
+    response = sealing.response
+    stored = None if turn.response is None else _plain(turn.response)
     usage = Usage(*(getattr(turn, name) for name in Usage.__struct_fields__))
     return (
         (turn.status, turn.error) == (sealing.status, sealing.error)
@@ -378,12 +375,12 @@ def _ended_so(turn: Turn, sealing: Sealing) -> bool:
         and sealing.model in (None, turn.model)
         and sealing.provider in (None, turn.provider)
         and sealing.permissions_used in (None, turn.permissions_used)
-        and (said is None or _words(said, turn.response) == answer)
+        and (response is None or _plain(response, turn.response) == stored)
     )
 
 
-def _words(message: Message, stored: Message | None = None) -> Message:
-    """A message without what the ledger adds; text that was streamed is taken as it is stored."""
+def _plain(message: Message, stored: Message | None = None) -> Message:
+    """A message without the fields that the ledger fills in, and with the streamed text."""
     content = message.content
     if content is None and stored is not None:
         content = stored.content
@@ -391,7 +388,7 @@ def _words(message: Message, stored: Message | None = None) -> Message:
 
 
 def beside_head(tx: Transaction, live: LiveKey) -> HeadMoved | None:
-    """Whether a sealed turn, completed, never became its session's head."""
+    """HeadMoved, if a completed turn never became its session's head."""
     turn = threads.exact_turn(tx, live.turn_id)
     if turn.status != "completed" or tx.run("was_head", turn_id=turn.id):
         return None
@@ -400,7 +397,7 @@ def beside_head(tx: Transaction, live: LiveKey) -> HeadMoved | None:
 
 
 def _closing_message(tx: Transaction, turn_id: str, sealing: Sealing, now: int) -> Message | None:
-    """The response; without one, what was streamed: whole if the turn completed, else partial."""
+    """The response, or else the streamed text; marked as partial if the turn failed."""
     response = sealing.response
     if response is None or response.content is None:
         streamed = partial_text(tx, turn_id)
@@ -432,7 +429,7 @@ def live_turns(tx: Transaction, key: str | None = None) -> tuple[str, ...]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a turn or call failed, in a line."""
+    """The error of a turn or call in one line."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
@@ -440,7 +437,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def recover(db: Database) -> tuple[str, ...]:
-    """Fail the turns whose writer is dead; those of a writer that lives are left alone."""
+    """Fail the turns whose writer is dead; returns their ids."""
     db.remove_dead_writers()
     writers = db.read(lambda tx: tx.run("other_writers", id=""))
     if not writers:
@@ -459,7 +456,7 @@ def recover(db: Database) -> tuple[str, ...]:
 
 
 def fail_all(tx: Transaction, writer_id: str, seen_at: int) -> list[str]:
-    """Fail the turns of a writer that will write no more, if nobody has seen it meanwhile."""
+    """Fail the turns of a dead writer, unless it was seen again meanwhile."""
     if not tx.run("writer_unseen_since", id=writer_id, seen_at=seen_at):
         return []
     failed = [row[0] for row in tx.run("writer_turns", writer_id=writer_id)]
@@ -467,7 +464,7 @@ def fail_all(tx: Transaction, writer_id: str, seen_at: int) -> list[str]:
         seal(tx, LiveKey(turn_id, writer_id), Sealing("failed", WRITER_DIED))
     tx.run("settle_claims", writer_id=writer_id)
     if tx.run("writer_left", writer_id=writer_id)[0][0]:
-        from agents_ledger.ledger import tasks  # only who has tasks needs it
+        from agents_ledger.ledger import tasks  # only ledgers with tasks need it
 
         tasks.fail_all(tx, writer_id)
     tx.run("delete_writer", id=writer_id)
@@ -475,7 +472,7 @@ def fail_all(tx: Transaction, writer_id: str, seen_at: int) -> list[str]:
 
 
 def retire(db: Database) -> None:
-    """Take this process off the list of writers, unless it leaves turns unfinished."""
+    """Remove this process from the list of writers, unless it leaves turns unfinished."""
     me = db.known_writer()
     if me is not None:
         left = db.write(partial(_retire, writer_id=me.id))

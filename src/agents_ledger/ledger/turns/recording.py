@@ -49,17 +49,16 @@ _JSON_FIELDS = ("tools_available", "permissions_granted", "permissions_used")
 
 
 class PreparedTurn(NamedTuple):
-    """A turn ready to be written: everything that needs no database is done."""
+    """A turn ready to be written; what needs no database is done."""
 
     new: NewTurn
-    turn: Turn  # without what only the ledger knows: its parent, depth and configuration
-    chosen: bool  # the caller chose the id: it may be a retry
+    turn: Turn  # without parent, depth and configuration, which only the ledger knows
+    chosen: bool  # the caller passed the id, so this may be a retry
     request_hash: bytes
     prompt_hash: str | None
 
     @property
     def id(self) -> str:
-        """The turn's."""
         return self.turn.id
 
 
@@ -69,14 +68,13 @@ class PreparedTurn(NamedTuple):
 def recording(
     session: str, query: Query, answer: Answer, fields: dict[str, Any], *, live: bool = False
 ) -> PreparedTurn:
-    """What a caller passed, ready to be written. Fields that are None were not passed."""
+    """A turn ready to be written. Fields that are None count as not passed."""
     turn_id = fields.pop("id", None)
-    said = {name: value for name, value in fields.items() if value is not None or name == "parent"}
-    return prepare(new_turn(session, query, answer, **said), turn_id, live=live)
+    passed = {name: v for name, v in fields.items() if v is not None or name == "parent"}
+    return prepare(new_turn(session, query, answer, **passed), turn_id, live=live)
 
 
 def new_turn(session: str, query: Query, answer: Answer = None, /, **fields: Any) -> NewTurn:
-    """What a caller passed, as one value."""
     for name in _JSON_FIELDS:
         if fields.get(name) is not None:
             fields[name] = to_json(fields[name])
@@ -90,7 +88,7 @@ def new_turn(session: str, query: Query, answer: Answer = None, /, **fields: Any
 
 
 def messages_of(query: Query) -> tuple[Message, ...]:
-    """What was asked, as messages; text is a person's."""
+    """A query as messages; a text becomes a message of a person."""
     if isinstance(query, (str, Message)):
         query = (query,)
     return tuple(
@@ -99,10 +97,10 @@ def messages_of(query: Query) -> tuple[Message, ...]:
     )
 
 
-def _several(given: Iterable[Any], meant: str) -> tuple[Any, ...]:
-    if not isinstance(given, Iterable):
-        raise Refused(f"{meant}, not {given!r:.80}")
-    return tuple(given)
+def _several(values: Iterable[Any], expected: str) -> tuple[Any, ...]:
+    if not isinstance(values, Iterable):
+        raise Refused(f"{expected}, not {values!r:.80}")
+    return tuple(values)
 
 
 def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> PreparedTurn:
@@ -150,7 +148,7 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
 
 
 def _closed(call: ToolCall, at: int) -> ToolCall:
-    """A call of a sealed turn: one without an outcome is given up."""
+    """A call of a sealed turn; one without an outcome is cancelled."""
     if call.status not in OPEN_CALL:
         return call
     return replace(
@@ -159,7 +157,7 @@ def _closed(call: ToolCall, at: int) -> ToolCall:
 
 
 def _check(new: NewTurn) -> None:
-    """Refuse what no ledger can hold, in words; the database would only say which rule broke."""
+    """Refuse invalid values with a readable error; the database would only name the constraint."""
     if new.role not in _TURN_ROLES:
         raise Refused(f"a turn's role is one of {_words(_TURN_ROLES)}, not {new.role!r}")
     if new.status not in ("completed", "failed"):
@@ -316,7 +314,7 @@ def _hash(new: NewTurn) -> bytes:
 
 @cache
 def _sha256() -> Callable[[bytes], hashlib._Hash]:
-    import hashlib  # it loads OpenSSL, which who only reads does not need
+    import hashlib  # loads OpenSSL, which readers do not need
 
     return hashlib.sha256
 
@@ -328,9 +326,9 @@ def record(tx: Transaction, prepared: PreparedTurn) -> Turn:
     """Record a finished turn and move its session to it; a failed one leaves the head alone."""
     new, turn_id = prepared.new, prepared.id
     if prepared.chosen:
-        known = tx.run("turn_request", id=turn_id)
-        if known:
-            return _again(tx, prepared, bytes(known[0][0] or b""))
+        rows = tx.run("turn_request", id=turn_id)
+        if rows:
+            return _repeated(tx, prepared, bytes(rows[0][0] or b""))
     session = heads.writable(tx, new.session, persona_id=new.persona_id or "main")
     parent_id = expected_parent(session, new)
     turn, place = write_turn(tx, prepared, session, parent_id)
@@ -342,8 +340,8 @@ def record(tx: Transaction, prepared: PreparedTurn) -> Turn:
     return turn
 
 
-def _again(tx: Transaction, prepared: PreparedTurn, known: bytes) -> Turn:
-    if known != prepared.request_hash:
+def _repeated(tx: Transaction, prepared: PreparedTurn, stored_hash: bytes) -> Turn:
+    if stored_hash != prepared.request_hash:
         raise Conflict(
             f"turn {prepared.id} is recorded already, with other content",
             "Use a new id for a new turn.",
@@ -352,7 +350,7 @@ def _again(tx: Transaction, prepared: PreparedTurn, known: bytes) -> Turn:
 
 
 def expected_parent(session: Pointer, new: NewTurn) -> str | None:
-    """The turn to hang on: the head, which must be the one the caller expects, if it said one."""
+    """The parent: the head, which must be the expected one, if the caller named one."""
     if new.parent is not UNSET and new.parent != session.thread_id:
         raise HeadMoved(session.label, expected=new.parent, found=session.thread_id)
     return session.thread_id
@@ -415,12 +413,11 @@ def write_messages(
     messages: Sequence[Message],
     *,
     statement: str = "insert_message",
-    any_order: bool = False,
 ) -> None:
     """Write messages with their files, lints and codeblocks."""
     if not messages:
         return
-    tx.run_many(statement, messages, any_order=any_order)
+    tx.run_many(statement, messages)
     detailed = [message for message in messages if message.has_details]
     if detailed:
         _write_details(tx, detailed)
@@ -446,6 +443,6 @@ def _write_details(tx: Transaction, messages: Sequence[Message]) -> None:
 
 
 def _effective_config(tx: Transaction, config: configs.Config, parent_id: str | None) -> str | None:
-    said, said_by = threads.config_above(tx, parent_id)
-    settings = configs.resolve(config, configs.decode(said), said_by)
+    inherited, set_by = threads.config_above(tx, parent_id)
+    settings = configs.resolve(config, configs.decode(inherited), set_by)
     return configs.encode(settings) if settings else None

@@ -1,4 +1,4 @@
-"""A turn with its ancestors: where a turn stands, and every question about ancestry."""
+"""Threads: the place of a turn in the tree, and every question about ancestry."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ABOVE_ROOT = TurnPlace(0, 0)
 
 
 def place_of(tx: Transaction, turn_id: str | None) -> TurnPlace:
-    """Where a turn stands; above the root for no turn."""
+    """The place of a turn; ABOVE_ROOT for None."""
     if turn_id is None:
         return ABOVE_ROOT
     rows = tx.run("place", turn_id=turn_id)
@@ -65,7 +65,7 @@ def below(
     thread_key: str | None,
     compaction_turn_id: str | None,
 ) -> TurnPlace:
-    """The place right below `parent`, in its segment, with one more turn added up."""
+    """The next place in the segment of `parent`, with one more turn in the sums."""
     return TurnPlace(
         parent.segment_id,
         parent.depth + 1,
@@ -86,8 +86,8 @@ def below(
 
 
 def put(tx: Transaction, turn_id: str, place: TurnPlace, *, join: bool) -> TurnPlace:
-    """Give a turn its place: behind its parent if it may join and that is free, else in a new
-    segment that hangs there."""
+    """Store a turn's place: after its parent if it may join and that is free, else in a new segment
+    that forks there."""
     values = {"turn_id": turn_id, **structs.asdict(place)}
     if join and place.depth > 1 and tx.change("insert_place", **values):
         return place
@@ -101,12 +101,14 @@ def put(tx: Transaction, turn_id: str, place: TurnPlace, *, join: bool) -> TurnP
 
 
 def adopt(tx: Transaction, parent_id: str, parent: TurnPlace) -> TurnPlace:
-    """Note that a turn of ours hangs on `parent`; if that is a projection, it is frozen with all
-    its ancestors: what we stand on does not change. Returned is where it stands then."""
+    """Make a turn the parent of one recorded here; returns its place.
+
+    A projected turn is frozen with all its ancestors: what recorded turns continue never changes.
+    """
     marked = tx.change("mark_native_parent", id=parent_id)
     if marked or not tx.run("turn_projected", id=parent_id)[0][0]:
         return parent
-    tx.run("lock_projection")  # on a server it may be derived again, and put elsewhere, just now
+    tx.run("lock_projection")  # on a server an import may be moving it
     parent = place_of(tx, parent_id)
     tx.run("mark_parent", id=parent_id)
     freeze(tx, parent)
@@ -114,7 +116,7 @@ def adopt(tx: Transaction, parent_id: str, parent: TurnPlace) -> TurnPlace:
 
 
 def freeze(tx: Transaction, place: TurnPlace) -> None:
-    """Turns of a projection do not change any more, from this place up."""
+    """Freeze the projected turns from this place up."""
     segment_id, depth = place.segment_id, place.depth
     while raised := tx.run("freeze", id=segment_id, depth=depth):
         if raised[0][0] is None:
@@ -122,8 +124,8 @@ def freeze(tx: Transaction, place: TurnPlace) -> None:
         segment_id, depth = raised[0]
 
 
-def take_away(tx: Transaction, turn_id: str) -> None:
-    """Undo put() for a turn that stands alone in its segment."""
+def remove(tx: Transaction, turn_id: str) -> None:
+    """Undo put() for a turn that is alone in its segment."""
     segment_id = tx.run("delete_place", turn_id=turn_id)[0][0]
     tx.run("delete_segment", id=segment_id)
 
@@ -132,8 +134,8 @@ def take_away(tx: Transaction, turn_id: str) -> None:
 
 
 def resolve(tx: Transaction, target: str, *, exact: bool = False) -> str | None:
-    """The turn a target means: a session's head (None while it is empty), or a turn by its id, or
-    by the first letters of its id."""
+    """The turn of a target: a session's head (None if it is empty), or a turn by its id or a prefix
+    of it."""
     rows = tx.run("session_exactly" if exact else "session", key=target)
     if rows:
         head: str | None = rows[0][1]
@@ -142,7 +144,7 @@ def resolve(tx: Transaction, target: str, *, exact: bool = False) -> str | None:
 
 
 def resolve_turn(tx: Transaction, target: str) -> str:
-    """A turn by its id, or by its first letters."""
+    """A turn by its id or a prefix of it."""
     if tx.run("turn_status", id=target):
         return target
     if len(target) >= PREFIX_MIN:
@@ -151,21 +153,20 @@ def resolve_turn(tx: Transaction, target: str) -> str:
             if len(rows) == 1:
                 return str(rows[0][0])
             if rows:
-                named = some(row[0] for row in rows)
+                named = examples(row[0] for row in rows)
                 raise Ambiguous(f"several turns begin with {target!r}: {named}")
     raise NotFound(f"there is no session or turn {target!r}")
 
 
-def some(names: Iterable[str]) -> str:
-    """Two of several names, and whether there are more."""
+def examples(names: Iterable[str]) -> str:
+    """Two of several names for an error, and whether there are more."""
     first, second, *more = names
     return f"{first}, {second}{', ...' if more else ''}"
 
 
 def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
-    """What a person means: a key or turn as resolve() takes it, or else the label of the session
-    that its source calls so, or whose id there or label begins so. What is called so comes before
-    what begins so."""
+    """The key or turn that resolve() accepts; or else the label of the session with this id in its
+    source, or with an id or label that has this prefix. Whole ids come before prefixes."""
     if tx.run("session", key=typed) or tx.run("turn_stand", turn_id=typed):
         return typed
     label = _session_like(tx, typed, beginnings=False)
@@ -181,7 +182,7 @@ def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
 
 
 def _session_like(tx: Transaction, typed: str, *, beginnings: bool) -> str | None:
-    """Subagents give way to the session that they worked for."""
+    """The label of the one session that fits. Sessions of people are preferred to subagents."""
     ways = [("sessions_known_as", typed + "\1")] if typed else []
     if beginnings and len(typed) >= PREFIX_MIN:
         ways += [
@@ -192,7 +193,7 @@ def _session_like(tx: Transaction, typed: str, *, beginnings: bool) -> str | Non
         if len(rows) == 1 or (rows and rows[0][1] != rows[1][1]):
             return str(rows[0][0])
         if rows:
-            named = some(row[0] for row in rows if row[1] == rows[0][1])
+            named = examples(row[0] for row in rows if row[1] == rows[0][1])
             raise Ambiguous(f"several sessions fit {typed!r}: {named}")
     return None
 
@@ -209,7 +210,7 @@ def thread(
     to_depth: int | None = None,
     exact: bool = False,
 ) -> Thread:
-    """The thread of a target, with its turns between two depths, or its last ones."""
+    """The thread of a target; see Ledger.thread."""
     if last is not None and last < 0:
         raise Refused(f"last is {last}; it must not be negative")
     rows = [] if exact else tx.run("session_stand", key=target)
@@ -230,7 +231,6 @@ def thread(
 
 
 def turn(tx: Transaction, target: str) -> Turn:
-    """One turn with all it consists of."""
     turn_id = resolve(tx, target)
     if turn_id is None:
         raise NotFound(f"session {target!r} is empty", "Record a turn on it first.")
@@ -244,7 +244,7 @@ def exact_turn(tx: Transaction, turn_id: str) -> Turn:
 
 
 def load(tx: Transaction, turn_id: str, from_depth: int, to_depth: int) -> tuple[Turn, ...]:
-    """The turns of a thread between two depths, root first, with all they consist of."""
+    """The turns of a thread between two depths, root first, with their messages and calls."""
     rows = tx.run("turn_stand", turn_id=turn_id)
     if not rows:
         return ()
@@ -256,10 +256,10 @@ def load(tx: Transaction, turn_id: str, from_depth: int, to_depth: int) -> tuple
 def _load(tx: Transaction, stretch: Stretch) -> tuple[Turn, ...]:
     rows = tx.run("segment_turns" if stretch.in_segment else "thread_turns", **asdict(stretch))
     rows.sort(key=_DEPTH)
-    found = steps_of(tx, stretch, rows)
+    steps_by_turn = steps_of(tx, stretch, rows)
     turns = []
     for row in rows:
-        steps = found.get(row[0], NO_STEPS)
+        steps = steps_by_turn.get(row[0], NO_STEPS)
         compacted = compaction(tx, row[0]) if row[2] == "compaction" else None
         turns.append(to_turn(row, steps.messages, steps.tool_calls, compacted))
     return tuple(turns)
@@ -269,7 +269,6 @@ def _load(tx: Transaction, stretch: Stretch) -> tuple[Turn, ...]:
 
 
 def ancestry(tx: Transaction, target: str) -> tuple[str, ...]:
-    """The ids of a thread, root first."""
     turn_id = resolve(tx, target)
     if turn_id is None:
         return ()
@@ -289,7 +288,7 @@ def above(tx: Transaction, turn_id: str | None, depth: int) -> str | None:
 
 
 def is_ancestor(tx: Transaction, ancestor: str, descendant: str) -> bool:
-    """Whether a turn stands on the thread of another. Every turn stands on its own."""
+    """Whether a turn is on the thread of another. Every turn is on its own."""
     first, second = resolve(tx, ancestor), resolve(tx, descendant)
     if first is None or second is None:
         return False
@@ -314,12 +313,10 @@ def shared(tx: Transaction, a: str | None, b: str | None) -> str | None:
 
 
 def children(tx: Transaction, target: str) -> tuple[Turn, ...]:
-    """The turns that hang on a turn, without their messages."""
     return tuple(to_turn(row) for row in tx.run("child_turns", turn_id=resolve(tx, target)))
 
 
 def siblings(tx: Transaction, target: str) -> tuple[Turn, ...]:
-    """The other turns that hang where this one does, without their messages."""
     return tuple(to_turn(row) for row in tx.run("sibling_turns", turn_id=resolve(tx, target)))
 
 
@@ -329,30 +326,26 @@ def roots(tx: Transaction) -> tuple[Turn, ...]:
 
 
 def subtree(tx: Transaction, target: str, limit: int) -> tuple[Turn, ...]:
-    """A turn and what stands below it, shallow first, without their messages."""
     rows = tx.run("subtree_turns", turn_id=resolve(tx, target), limit=limit)
     return tuple(to_turn(row) for row in rows)
 
 
 def compaction(tx: Transaction, turn_id: str) -> Compaction | None:
-    """The record of a compaction turn."""
     rows = tx.run("turn_compaction", turn_id=turn_id)
     return to_compaction(rows[0]) if rows else None
 
 
 def compactions(tx: Transaction, target: str) -> tuple[Compaction, ...]:
-    """The compactions on a thread, latest first."""
     rows = tx.run("thread_compactions", turn_id=resolve(tx, target))
     return tuple(to_compaction(row) for row in rows)
 
 
 def config_above(tx: Transaction, turn_id: str | None) -> tuple[str | None, str | None]:
-    """The configuration that a turn hung here inherits, and which turn's it is."""
-    found = tx.run("config_above", turn_id=turn_id) if turn_id is not None else []
-    return (found[0][0], found[0][1]) if found else (None, None)
+    """The configuration that a child of a turn inherits, and the turn that set it."""
+    rows = tx.run("config_above", turn_id=turn_id) if turn_id is not None else []
+    return (rows[0][0], rows[0][1]) if rows else (None, None)
 
 
 def system_prompt(tx: Transaction, target: str) -> str | None:
-    """The system prompt in force at a turn."""
     rows = tx.run("system_prompt", hash=place_of(tx, resolve(tx, target)).system_prompt_hash)
     return str(rows[0][0]) if rows else None

@@ -116,14 +116,11 @@ class SourceTitle(NamedTuple):
         return self.path, self.generation, self.position
 
     @property
-    def names_session(self) -> bool:
-        """Whether it is told by its label: ids of records have no colon."""
-        return ":" in self.record_id
-
-    @property
-    def names_project(self) -> bool:
-        """Whether it is a project's folder: no id of a record and no label is such a hash."""
-        return SHA256.fullmatch(self.record_id) is not None
+    def kind(self) -> Literal["record", "session", "project"]:
+        """What `record_id` is. Labels have a colon, record ids do not; only folders are hashed."""
+        if ":" in self.record_id:
+            return "session"
+        return "project" if SHA256.fullmatch(self.record_id) else "record"
 
     @property
     def folder(self) -> str:

@@ -130,7 +130,7 @@ class PostgresTransaction:
     def change(self, name: str, /, **values: object) -> int:
         return self.cursor.execute(self._statements[name], _escaped(values)).rowcount
 
-    def run_many(self, name: str, things: Sequence[object], /, *, any_order: bool = False) -> int:
+    def run_many(self, name: str, things: Sequence[object], /) -> int:
         if not things:
             return 0
         sql = self._statements[name]

@@ -15,7 +15,6 @@ from agents_ledger.store.checks.row_types import RowTypes, of_kind, of_statement
 from agents_ledger.store.database import Engine, Row, Work
 from agents_ledger.store.sealed_cache import SealedCache
 from agents_ledger.store.sqlite.errors import DRIVER_ERRORS, translate
-from agents_ledger.store.sqlite.page_packing import filling
 from agents_ledger.store.text import escape_row, has_escapes, unescape_row, unescape_rows
 
 T = TypeVar("T")
@@ -116,7 +115,7 @@ class Statements:
     def change(self, name: str, /, **values: object) -> int:
         return int(self._ran(name, values).rowcount)
 
-    def run_many(self, name: str, things: Sequence[object], /, *, any_order: bool = False) -> int:
+    def run_many(self, name: str, things: Sequence[object], /) -> int:
         if not things:
             return 0
         sql, _, attributes = self._statements[name]
@@ -124,7 +123,7 @@ class Statements:
         rows = [escape_row(row) for row in values]
         if rows != values:
             self._note_escapes()
-        return int(self._executemany(sql, filling(rows) if any_order else rows).rowcount)
+        return int(self._executemany(sql, rows).rowcount)
 
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         rows: list[Row] = self._execute(sql, values).fetchall()

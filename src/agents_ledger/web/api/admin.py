@@ -13,7 +13,7 @@ from agents_ledger.model.access import Scope, Token
 from agents_ledger.model.sessions import Finding
 from agents_ledger.web.requests import WebRequest, decode_part
 from agents_ledger.web.responses import NUMBER_MAX, answer, creates, reads, removes
-from agents_ledger.web.site import SiteDependency
+from agents_ledger.web.site import ThisSite
 
 
 class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,14 +38,14 @@ class AuditFindings(Struct, frozen=True):
 
 
 @reads("/audit")
-def get_audit(request: WebRequest, site: SiteDependency) -> Response[AuditFindings]:
+def get_audit(request: WebRequest, site: ThisSite) -> Response[AuditFindings]:
     """Everything that breaks a rule of the ledger. The check reads the whole ledger."""
     return answer(AuditFindings(list(site.ledger.audit())), request)
 
 
 @creates("/bus/{ability:str}", scope="admin", status_code=200)
 def invoke(
-    site: SiteDependency, ability: FromPath[str], data: JSONBody[dict[str, Any]]
+    site: ThisSite, ability: FromPath[str], data: JSONBody[dict[str, Any]]
 ) -> Response[dict[str, Any]]:
     """Invoke an ability of the Agent Bus. The response reports success or failure."""
     result = site.bus.try_invoke(decode_part(ability), msgspec.json.encode(data))
@@ -53,20 +53,20 @@ def invoke(
 
 
 @reads("/tokens", opt={"scope": "admin"})
-def list_tokens(site: SiteDependency) -> Response[list[Token]]:
+def list_tokens(site: ThisSite) -> Response[list[Token]]:
     """Every token, without its secret."""
     return answer(list(site.ledger.tokens.all()))
 
 
 @creates("/tokens", scope="admin")
-def create_token(site: SiteDependency, data: JSONBody[NewToken]) -> Response[CreatedToken]:
+def create_token(site: ThisSite, data: JSONBody[NewToken]) -> Response[CreatedToken]:
     """Create a token."""
     token, secret = site.ledger.tokens.create(data.name, data.scopes, expires_at=data.expires_at)
     return answer(CreatedToken(token, secret))
 
 
 @removes("/tokens/{token:str}", scope="admin")
-def revoke_token(site: SiteDependency, token: FromPath[str]) -> Response[Token]:
+def revoke_token(site: ThisSite, token: FromPath[str]) -> Response[Token]:
     """Revoke a token. This cannot be undone."""
     return answer(site.ledger.tokens.revoke(decode_part(token)))
 

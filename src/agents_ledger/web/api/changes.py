@@ -15,7 +15,7 @@ from msgspec import Struct
 from agents_ledger.model.errors import LedgerError, NotFound
 from agents_ledger.model.sessions import Move
 from agents_ledger.web.responses import ERRORS, as_json
-from agents_ledger.web.site import Site, SiteDependency
+from agents_ledger.web.site import Site, ThisSite
 
 POLL_S = 0.4
 KEEPALIVE_S = 15  # proxies close connections that stay silent
@@ -23,7 +23,7 @@ OVERLAP = 200  # on PostgreSQL a move may become visible after one with a higher
 TEXT_MAX = 20_000
 
 
-class LiveTurn(Struct, frozen=True):
+class LiveProgress(Struct, frozen=True):
     """A turn that is being written."""
 
     turn_id: str
@@ -41,7 +41,7 @@ class ChangeFeed:
         self._last = site.pages.last_move() if after is None else after
         self._floor = self._last
         self._sent: deque[int] = deque(maxlen=4 * OVERLAP)
-        self._live: dict[str, LiveTurn] = {}
+        self._live: dict[str, LiveProgress] = {}
 
     def news(self) -> list[ServerSentEventMessage]:
         """The events since the last call."""
@@ -49,6 +49,7 @@ class ChangeFeed:
 
     def _moves(self) -> list[ServerSentEventMessage]:
         events = []
+        # Read again what may have been committed late; what was sent already is skipped.
         for move in self._site.pages.moves_since(max(self._floor, self._last - OVERLAP)):
             if move.id in self._sent:
                 continue
@@ -60,13 +61,13 @@ class ChangeFeed:
 
     def _live_events(self) -> list[ServerSentEventMessage]:
         events = []
-        now: dict[str, LiveTurn] = {}
+        now: dict[str, LiveProgress] = {}
         for turn_id, label, steps in self._site.pages.live_progress(self._label):
             try:
                 text = self._site.ledger.partial_text(turn_id)[-TEXT_MAX:]
             except LedgerError:  # it has just ended
                 continue
-            now[turn_id] = LiveTurn(turn_id, label, steps, text)
+            now[turn_id] = LiveProgress(turn_id, label, steps, text)
             if self._live.get(turn_id) != now[turn_id]:
                 events.append(_message("live", now[turn_id]))
         for turn_id, turn in self._live.items():
@@ -77,7 +78,7 @@ class ChangeFeed:
 
 
 def _message(
-    event: str, value: Move | LiveTurn, number: int | None = None
+    event: str, value: Move | LiveProgress, number: int | None = None
 ) -> ServerSentEventMessage:
     identity = str(number) if number is not None else None
     return ServerSentEventMessage(data=as_json(value).decode(), event=event, id=identity)
@@ -85,7 +86,7 @@ def _message(
 
 @get("/changes", responses=ERRORS, media_type="text/event-stream")
 async def follow(
-    site: SiteDependency,
+    site: ThisSite,
     session: FromQuery[str] = "",
     last_event_id: Annotated[str, HeaderParameter(name="Last-Event-ID")] = "",
 ) -> ServerSentEvent:

@@ -13,16 +13,8 @@ from msgspec import Meta, Struct
 from agents_ledger.ledger.sessions.queue import Queue
 from agents_ledger.model.queue import QueueEntry
 from agents_ledger.web.requests import WebRequest, check_target, decode_part
-from agents_ledger.web.responses import (
-    ERRORS,
-    PER_PAGE,
-    Limit,
-    answer,
-    as_json,
-    reads,
-    removes,
-)
-from agents_ledger.web.site import SiteDependency
+from agents_ledger.web.responses import ERRORS, PER_PAGE, Limit, answer, as_json, reads, removes
+from agents_ledger.web.site import ThisSite
 
 TEXT_MAX = 200_000
 
@@ -47,7 +39,7 @@ class StoppedTurns(Struct, frozen=True):
     opt={"scope": "chat"},
 )
 async def send(
-    request: WebRequest, site: SiteDependency, key: FromPath[str], data: JSONBody[ChatMessage]
+    request: WebRequest, site: ThisSite, key: FromPath[str], data: JSONBody[ChatMessage]
 ) -> ServerSentEvent:
     """Send a message to a session, and follow the events until it is answered. The engine of the
     policy runs with the tools that the policy grants: this needs the scope `chat`."""
@@ -62,13 +54,8 @@ async def _as_messages(events: AsyncIterator[object]) -> AsyncIterator[ServerSen
         yield ServerSentEventMessage(data=as_json(event).decode(), event=kind)
 
 
-@post(
-    "/chat/{key:str}/stop",
-    responses=ERRORS,
-    status_code=200,
-    opt={"scopes": ("write", "chat")},
-)
-async def stop(site: SiteDependency, key: FromPath[str]) -> StoppedTurns:
+@post("/chat/{key:str}/stop", responses=ERRORS, status_code=200, opt={"scopes": ("write", "chat")})
+async def stop(site: ThisSite, key: FromPath[str]) -> StoppedTurns:
     """Stop the answer that a session is giving; the text so far is kept."""
     return StoppedTurns(list(await site.required_broker().cancel(decode_part(key))))
 
@@ -76,7 +63,7 @@ async def stop(site: SiteDependency, key: FromPath[str]) -> StoppedTurns:
 @reads("/queue")
 def list_queue(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     session: FromQuery[str | None] = None,
     limit: Limit = PER_PAGE,
 ) -> Response[list[QueueEntry]]:
@@ -85,7 +72,7 @@ def list_queue(
 
 
 @removes("/queue/{entry:str}")
-def cancel_entry(site: SiteDependency, entry: FromPath[str]) -> Response[QueueEntry]:
+def cancel_entry(site: ThisSite, entry: FromPath[str]) -> Response[QueueEntry]:
     """Cancel a waiting message."""
     return answer(Queue(site.ledger).cancel(decode_part(entry)))
 

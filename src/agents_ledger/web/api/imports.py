@@ -12,14 +12,14 @@ from agents_ledger.model.reports.pages import ImportRun
 from agents_ledger.model.sessions import DEFAULT_PERSONA
 from agents_ledger.web.requests import WebRequest, check_persona, decode_part
 from agents_ledger.web.responses import PER_PAGE, Limit, ResultPage, answer, creates, reads
-from agents_ledger.web.site import SiteDependency
+from agents_ledger.web.site import ThisSite
 
 BODY_MAX = 64 << 20
 
 
 @reads("/imports")
 def list_imports(
-    request: WebRequest, site: SiteDependency, limit: Limit = PER_PAGE, before: FromQuery[str] = ""
+    request: WebRequest, site: ThisSite, limit: Limit = PER_PAGE, before: FromQuery[str] = ""
 ) -> Response[ResultPage[ImportRun]]:
     """Import runs, latest first."""
     runs = site.pages.import_runs(limit=limit + 1, before=before or None)
@@ -28,16 +28,14 @@ def list_imports(
 
 
 @reads("/imports/{run:str}")
-def get_import(
-    request: WebRequest, site: SiteDependency, run: FromPath[str]
-) -> Response[ImportRun]:
+def get_import(request: WebRequest, site: ThisSite, run: FromPath[str]) -> Response[ImportRun]:
     """One import run."""
     return answer(site.pages.import_run(decode_part(run)), request)
 
 
 @creates("/imports", scope="import", request_max_body_size=BODY_MAX)
 def import_request(
-    request: WebRequest, site: SiteDependency, data: JSONBody[dict[str, Any]]
+    request: WebRequest, site: ThisSite, data: JSONBody[dict[str, Any]]
 ) -> Response[dict[str, Any]]:
     """Import sessions with a `sessions.import` request, whole or in chunks; see
     docs/sources/request.md. Another persona than `main` needs the scope `admin`."""

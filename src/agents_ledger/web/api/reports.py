@@ -12,7 +12,7 @@ from agents_ledger.model.reports.search import Found, Order, Touched
 from agents_ledger.model.reports.usage import ToolUsage, UsageBy, UsageReport
 from agents_ledger.web.requests import WebRequest, decode_part
 from agents_ledger.web.responses import PER_PAGE, Limit, OptionalNumber, answer, reads
-from agents_ledger.web.site import SiteDependency
+from agents_ledger.web.site import ThisSite
 
 ROWS_MAX = 1000
 ROWS = 100
@@ -21,7 +21,7 @@ ROWS = 100
 @reads("/usage")
 def get_usage(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     by: FromQuery[UsageBy] = "day",
     since: OptionalNumber = None,
@@ -38,7 +38,7 @@ def get_usage(
 @reads("/tools")
 def get_tools(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     since: OptionalNumber = None,
     until: OptionalNumber = None,
@@ -51,7 +51,7 @@ def get_tools(
 @reads("/compare")
 def get_comparison(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     a: FromQuery[str],
     b: FromQuery[str],
@@ -64,7 +64,7 @@ def get_comparison(
 @reads("/compare/files")
 def get_written_files(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     a: FromQuery[str],
     b: FromQuery[str],
@@ -77,7 +77,7 @@ def get_written_files(
 @reads("/search")
 def get_hits(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     q: FromQuery[str],
     order: FromQuery[Order] = "newest",
@@ -91,7 +91,7 @@ def get_hits(
 @reads("/files/{path:str}")
 def get_touches(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     path: FromPath[str],
     limit: Limit = PER_PAGE,

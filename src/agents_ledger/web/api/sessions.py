@@ -32,7 +32,7 @@ from agents_ledger.web.responses import (
     creates,
     reads,
 )
-from agents_ledger.web.site import SiteDependency
+from agents_ledger.web.site import ThisSite
 
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
 
@@ -85,7 +85,7 @@ class NewAlias(Struct, frozen=True, forbid_unknown_fields=True):
     reason: AliasReason = "manual"
 
 
-class SessionHead(Struct, frozen=True):
+class HeadTurn(Struct, frozen=True):
     """The turn that a session points to; null while it is empty."""
 
     turn_id: str | None
@@ -101,7 +101,7 @@ class ResolvedTarget(Struct, frozen=True):
 @reads("/sessions")
 def list_sessions(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     q: FromQuery[str] = "",
     origin: FromQuery[str] = "",
@@ -147,7 +147,7 @@ def _after(text: str) -> Session | None:
 
 @creates("/sessions")
 def create_session(
-    request: WebRequest, site: SiteDependency, data: JSONBody[NewSession]
+    request: WebRequest, site: ThisSite, data: JSONBody[NewSession]
 ) -> Response[Session]:
     """Create a session."""
     own = persona_at(site.ledger, data.turn) if data.turn is not None else DEFAULT_PERSONA
@@ -164,7 +164,7 @@ def create_session(
 
 @reads("/sessions/{key:str}")
 def get_session(
-    request: WebRequest, site: SiteDependency, key: FromPath[str], exact: FromQuery[bool] = False
+    request: WebRequest, site: ThisSite, key: FromPath[str], exact: FromQuery[bool] = False
 ) -> Response[Session]:
     """A session by label or alias; `exact` returns one that was merged into another."""
     return answer(site.ledger.session(decode_part(key), exact=exact), request)
@@ -172,7 +172,7 @@ def get_session(
 
 @changes("/sessions/{key:str}")
 def change_session(
-    request: WebRequest, site: SiteDependency, key: FromPath[str], data: JSONBody[SessionChanges]
+    request: WebRequest, site: ThisSite, key: FromPath[str], data: JSONBody[SessionChanges]
 ) -> Response[Session]:
     """Change the title, note, star, status, persona or routing key of a session."""
     session = site.ledger.session(decode_part(key))
@@ -192,9 +192,7 @@ def change_session(
 
 
 @creates("/forks")
-def create_fork(
-    request: WebRequest, site: SiteDependency, data: JSONBody[NewFork]
-) -> Response[Session]:
+def create_fork(request: WebRequest, site: ThisSite, data: JSONBody[NewFork]) -> Response[Session]:
     """Create a session at a turn; nothing is copied."""
     if data.persona_id is not None:
         check_persona(request, data.persona_id, persona_at(site.ledger, data.target))
@@ -206,9 +204,7 @@ def create_fork(
 
 
 @creates("/sessions/{key:str}/moves")
-def move_session(
-    site: SiteDependency, key: FromPath[str], data: JSONBody[NewMove]
-) -> Response[Session]:
+def move_session(site: ThisSite, key: FromPath[str], data: JSONBody[NewMove]) -> Response[Session]:
     """Move the head of a session to another turn."""
     expected: Any = ... if data.expected is UNSET else data.expected
     move = site.ledger.roll_back if data.only_back else site.ledger.move
@@ -216,29 +212,25 @@ def move_session(
 
 
 @creates("/sessions/{key:str}/undo")
-def undo_move(site: SiteDependency, key: FromPath[str]) -> Response[Session]:
+def undo_move(site: ThisSite, key: FromPath[str]) -> Response[Session]:
     """Undo the last move of a session's head."""
     return answer(site.ledger.undo(decode_part(key)))
 
 
 @creates("/sessions/{key:str}/clear")
-def clear_session(site: SiteDependency, key: FromPath[str]) -> Response[Session]:
+def clear_session(site: ThisSite, key: FromPath[str]) -> Response[Session]:
     """Empty a session; its turns stay in the ledger."""
     return answer(site.ledger.clear(decode_part(key)))
 
 
 @reads("/sessions/{key:str}/aliases")
-def list_aliases(
-    request: WebRequest, site: SiteDependency, key: FromPath[str]
-) -> Response[list[Alias]]:
+def list_aliases(request: WebRequest, site: ThisSite, key: FromPath[str]) -> Response[list[Alias]]:
     """The aliases of a session."""
     return answer(list(site.ledger.aliases(decode_part(key))), request)
 
 
 @creates("/sessions/{key:str}/aliases")
-def create_alias(
-    site: SiteDependency, key: FromPath[str], data: JSONBody[NewAlias]
-) -> Response[Alias]:
+def create_alias(site: ThisSite, key: FromPath[str], data: JSONBody[NewAlias]) -> Response[Alias]:
     """Give a session another name."""
     return answer(site.ledger.alias(data.alias, decode_part(key), reason=data.reason))
 
@@ -246,7 +238,7 @@ def create_alias(
 @reads("/sessions/{key:str}/history")
 def get_history(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     key: FromPath[str],
     limit: Limit = PER_PAGE,
@@ -260,19 +252,14 @@ def get_history(
 
 @reads("/sessions/{key:str}/head")
 def get_head(
-    request: WebRequest,
-    site: SiteDependency,
-    key: FromPath[str],
-    at: OptionalNumber = None,
-) -> Response[SessionHead]:
+    request: WebRequest, site: ThisSite, key: FromPath[str], at: OptionalNumber = None
+) -> Response[HeadTurn]:
     """The head of a session, now or at a time in Unix milliseconds."""
-    return answer(SessionHead(site.ledger.head(decode_part(key), at=at)), request)
+    return answer(HeadTurn(site.ledger.head(decode_part(key), at=at)), request)
 
 
 @reads("/resolve/{target:str}")
-def resolve(
-    request: WebRequest, site: SiteDependency, target: FromPath[str]
-) -> Response[ResolvedTarget]:
+def resolve(request: WebRequest, site: ThisSite, target: FromPath[str]) -> Response[ResolvedTarget]:
     """The session or turn that a label, an alias, a turn id or its first characters refer to."""
     key = decode_part(target)
     try:

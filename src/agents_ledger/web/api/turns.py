@@ -26,7 +26,7 @@ from agents_ledger.web.responses import (
     as_json,
     reads,
 )
-from agents_ledger.web.site import Site, SiteDependency
+from agents_ledger.web.site import Site, ThisSite
 
 TURNS_MAX = 50
 BYTES_MAX = 250_000  # of several turns
@@ -36,7 +36,7 @@ REACH = 1000  # turns above and below
 
 
 @reads("/turns/{turn:str}")
-def get_turn(request: WebRequest, site: SiteDependency, turn: FromPath[str]) -> Response[Turn]:
+def get_turn(request: WebRequest, site: ThisSite, turn: FromPath[str]) -> Response[Turn]:
     """A turn with its messages and tool calls."""
     return answer(site.ledger.get_turn(decode_part(turn)), request)
 
@@ -44,7 +44,7 @@ def get_turn(request: WebRequest, site: SiteDependency, turn: FromPath[str]) -> 
 @reads("/turns/{turn:str}/children")
 def get_children(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     turn: FromPath[str],
     limit: Limit = PER_PAGE,
@@ -69,7 +69,7 @@ def _check_child(site: Site, after: str, parent_id: str) -> None:
 
 @reads("/turns/{turn:str}/messages")
 def get_messages(
-    request: WebRequest, site: SiteDependency, turn: FromPath[str]
+    request: WebRequest, site: ThisSite, turn: FromPath[str]
 ) -> Response[list[Message]]:
     """The messages of a turn."""
     return answer(list(site.ledger.get_turn(decode_part(turn)).messages), request)
@@ -77,7 +77,7 @@ def get_messages(
 
 @reads("/turns/{turn:str}/tool-calls")
 def get_tool_calls(
-    request: WebRequest, site: SiteDependency, turn: FromPath[str]
+    request: WebRequest, site: ThisSite, turn: FromPath[str]
 ) -> Response[list[ToolCall]]:
     """The tool calls of a turn."""
     return answer(list(site.ledger.get_turn(decode_part(turn)).tool_calls), request)
@@ -86,7 +86,7 @@ def get_tool_calls(
 @reads("/threads/{target:str}")
 def get_thread(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     target: FromPath[str],
     to_depth: OptionalNumber = None,
@@ -94,11 +94,12 @@ def get_thread(
 ) -> Response[Thread]:
     """The metrics of a thread, and its last turns or those up to `to_depth`, root first.
 
-    Long turns are fewer than `limit`, but at least one; request earlier ones by their depth.
+    Of long turns fewer than `limit` are returned, but at least one; request earlier ones by depth.
     """
     thread = site.ledger.thread(decode_part(target), last=0)
     last = thread.depth if to_depth is None else min(to_depth, thread.depth)
     turns: list[Turn] = []
+    # Measured as JSON: the length of a turn is not known before it is encoded.
     room = BYTES_MAX
     for turn in itertools.islice(_upwards(site, thread, last), limit):
         room -= len(as_json(turn))
@@ -120,7 +121,7 @@ def _upwards(site: Site, thread: Thread, depth: int) -> Iterator[Turn]:
 @reads("/threads/{target:str}/tree")
 def get_tree(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     target: FromPath[str],
     limit: Annotated[int, QueryParameter(ge=1, le=NODES_MAX)] = NODES_MAX,
     upto: Annotated[int | None, QueryParameter(ge=1, le=2**53)] = None,
@@ -139,7 +140,7 @@ def get_tree(
 @reads("/context/{target:str}")
 def get_context(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     target: FromPath[str],
     form: FromQuery[ProviderFormat] = "anthropic",
@@ -151,12 +152,4 @@ def get_context(
     return answer({"total_tokens": context.total_tokens, "form": form, "shown": rendered}, request)
 
 
-ROUTES = (
-    get_turn,
-    get_children,
-    get_messages,
-    get_tool_calls,
-    get_thread,
-    get_tree,
-    get_context,
-)
+ROUTES = (get_turn, get_children, get_messages, get_tool_calls, get_thread, get_tree, get_context)

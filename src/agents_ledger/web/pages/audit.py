@@ -7,15 +7,13 @@ from litestar.params import FromPath, FromQuery
 
 from agents_ledger.ledger.maintenance import audit
 from agents_ledger.web.requests import WebRequest, decode_part
-from agents_ledger.web.site import RAW_BYTES, SiteDependency
+from agents_ledger.web.site import RAW_BYTES, ThisSite
 
 FAILED_MAX = 50
 
 
 @get("/audit", sync_to_thread=True)
-def audit_page(
-    request: WebRequest, site: SiteDependency, run: FromQuery[bool] = False
-) -> Response[str]:
+def audit_page(request: WebRequest, site: ThisSite, run: FromQuery[bool] = False) -> Response[str]:
     """What breaks a rule. A large ledger is checked only with `run`."""
     report = site.audit_report(run=run)
     return site.page(
@@ -33,7 +31,7 @@ def audit_page(
 @get("/raw/{kind:str}/{key:str}", sync_to_thread=True)
 def raw_page(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     kind: FromPath[str],
     key: FromPath[str],
     start: FromQuery[int] = 0,

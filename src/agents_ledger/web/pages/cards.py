@@ -36,6 +36,7 @@ class CardStep(NamedTuple):
         if self.message is None:
             return 400
         content = self.message.content or ""
+        # Tags of rendered Markdown.
         markup = len(content) // 4 if self.message.role == "assistant" else 0
         return 500 + len(content) + markup + len(self.message.thinking or "")
 
@@ -78,6 +79,7 @@ def cards_upto(pages: Pages, target: str, depth: int, last_depth: int) -> CardWi
     last_depth = max(0, min(last_depth, depth))
     cards: list[Card] = []
     used, at = 0, last_depth
+    # In batches from the end: how many turns fit is not known before they are read.
     while at > 0 and len(cards) < TURNS_MAX and used < BYTES_MAX:
         from_depth = max(1, at - BATCH_TURNS + 1)
         window = pages.window(target, from_depth=from_depth, to_depth=at, text_max=TEXT_MAX)

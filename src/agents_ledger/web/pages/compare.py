@@ -11,7 +11,7 @@ from markupsafe import Markup
 from agents_ledger.model.reports.comparison import WrittenFile
 from agents_ledger.render import bodies
 from agents_ledger.web.requests import WebRequest
-from agents_ledger.web.site import Site, SiteDependency
+from agents_ledger.web.site import Site, ThisSite
 
 SUGGESTIONS = 50
 
@@ -26,9 +26,8 @@ class FileDiffs(NamedTuple):
 
 @get("/compare", sync_to_thread=True)
 def compare_page(
-    request: WebRequest, site: SiteDependency, a: FromQuery[str] = "", b: FromQuery[str] = ""
+    request: WebRequest, site: ThisSite, a: FromQuery[str] = "", b: FromQuery[str] = ""
 ) -> Response[str]:
-    """The common ancestor of two sessions or turns, and what each did since."""
     if not a or not b:
         lines = site.pages.session_lines(limit=SUGGESTIONS)
         return site.page("compare_form.html", request, title="Compare", a=a, b=b, lines=lines)

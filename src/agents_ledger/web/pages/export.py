@@ -12,7 +12,7 @@ from agents_ledger.exporters.exporting import Export, Form
 from agents_ledger.exporters.secrets import review
 from agents_ledger.model.errors import Refused
 from agents_ledger.web.requests import WebRequest, decode_part
-from agents_ledger.web.site import SiteDependency
+from agents_ledger.web.site import ThisSite
 
 FILE_TYPES = {
     "html": ("html", "text/html"),
@@ -25,7 +25,7 @@ LISTED_MAX = 300
 @get("/share/{target:str}", sync_to_thread=True)
 def export_review(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     target: FromPath[str],
     subagents: FromQuery[bool] = True,
@@ -35,6 +35,7 @@ def export_review(
     """What an export would mask. A long thread is read only with `whole`."""
     key = decode_part(target)
     is_read = whole or not site.pages.is_long(key)
+    # JSON has every field, so it masks at least what the other forms do.
     export = Export(site.ledger, key, "json", subagents=subagents)
     size = sum(map(len, export)) if is_read else None
     return site.page(
@@ -52,7 +53,7 @@ def export_review(
 
 @get("/share/{target:str}/file", sync_to_thread=True)
 def export_file(
-    site: SiteDependency,
+    site: ThisSite,
     *,
     target: FromPath[str],
     form: FromQuery[str] = "html",
@@ -60,7 +61,6 @@ def export_file(
     full: FromQuery[bool] = False,
     subagents: FromQuery[bool] = True,
 ) -> Response[bytes]:
-    """The export as a download."""
     if form not in get_args(Form):
         raise Refused(f"unknown export form {form!r}", f"Forms: {', '.join(get_args(Form))}.")
     key = decode_part(target)

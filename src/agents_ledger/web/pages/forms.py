@@ -13,7 +13,7 @@ from litestar.response import Redirect
 from agents_ledger.model.errors import Refused
 from agents_ledger.web.formats import session_url
 from agents_ledger.web.requests import WebRequest, check_target, decode_part
-from agents_ledger.web.site import SiteDependency
+from agents_ledger.web.site import ThisSite
 
 TEXT_MAX = 20_000
 MESSAGE_MAX = 200_000
@@ -23,8 +23,7 @@ Form = URLEncodedBody[dict[str, str]]
 
 
 @post("/s/{label:str}/annotate", sync_to_thread=True, status_code=SEE_OTHER)
-def annotate(site: SiteDependency, label: FromPath[str], data: Form) -> Redirect:
-    """Change the title, note or star of a session."""
+def annotate(site: ThisSite, label: FromPath[str], data: Form) -> Redirect:
     changes: dict[str, Any] = {
         name: data[name].strip()[:TEXT_MAX] or None for name in ("title", "note") if name in data
     }
@@ -35,8 +34,7 @@ def annotate(site: SiteDependency, label: FromPath[str], data: Form) -> Redirect
 
 
 @post("/s/{label:str}/status", sync_to_thread=True, status_code=SEE_OTHER)
-def set_status(site: SiteDependency, label: FromPath[str], data: Form) -> Redirect:
-    """Archive a session, or make it active again."""
+def set_status(site: ThisSite, label: FromPath[str], data: Form) -> Redirect:
     status = data.get("status", "")
     if status not in ("active", "archived"):
         raise Refused(f"unknown status {status!r}", "Choose active or archived.")
@@ -45,8 +43,7 @@ def set_status(site: SiteDependency, label: FromPath[str], data: Form) -> Redire
 
 
 @post("/t/{turn:str}/fork", sync_to_thread=True, status_code=SEE_OTHER)
-def fork(site: SiteDependency, turn: FromPath[str], data: Form) -> Redirect:
-    """Create a session at a turn, or before it."""
+def fork(site: ThisSite, turn: FromPath[str], data: Form) -> Redirect:
     label = data.get("label", "").strip() or None
     before = data.get("before") == "true"
     session = site.ledger.fork(decode_part(turn), label=label, before=before)
@@ -54,15 +51,13 @@ def fork(site: SiteDependency, turn: FromPath[str], data: Form) -> Redirect:
 
 
 @post("/s/{label:str}/undo", sync_to_thread=True, status_code=SEE_OTHER)
-def undo(site: SiteDependency, label: FromPath[str], data: Form) -> Redirect:
-    """Undo the last move of a session's head."""
+def undo(site: ThisSite, label: FromPath[str], data: Form) -> Redirect:
     session = site.ledger.undo(decode_part(label))
     return Redirect(session_url(session.label, "history"), status_code=SEE_OTHER)
 
 
 @get("/s/{label:str}/as-of", sync_to_thread=False)
 def as_of(label: FromPath[str], when: FromQuery[str]) -> Redirect:
-    """Redirect to a session as of a time."""
     try:
         moment = datetime.fromisoformat(when)
     except ValueError as error:
@@ -73,15 +68,14 @@ def as_of(label: FromPath[str], when: FromQuery[str]) -> Redirect:
 
 
 @post("/imports/run", sync_to_thread=True, status_code=SEE_OTHER, opt={"scope": "import"})
-def run_import(site: SiteDependency, data: Form) -> Redirect:
-    """Import the histories of agents on this machine in the background."""
+def run_import(site: ThisSite, data: Form) -> Redirect:
     site.start_import()
     return Redirect("/imports", status_code=SEE_OTHER)
 
 
 @post("/s/{label:str}/chat", status_code=SEE_OTHER, opt={"scope": "chat"})
 async def send_message(
-    request: WebRequest, site: SiteDependency, label: FromPath[str], data: Form
+    request: WebRequest, site: ThisSite, label: FromPath[str], data: Form
 ) -> Redirect:
     """Send a message to a session. Its page shows the answer while it is written."""
     text = data.get("text", "").strip()

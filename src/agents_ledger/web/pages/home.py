@@ -14,7 +14,7 @@ from agents_ledger.model.reports.trees import Headline
 from agents_ledger.model.reports.usage import Spent
 from agents_ledger.model.text.periods import period_of
 from agents_ledger.web.requests import WebRequest
-from agents_ledger.web.site import Site, SiteDependency
+from agents_ledger.web.site import Site, ThisSite
 
 RECENT = 6
 FAILED = 5
@@ -23,8 +23,7 @@ DAY_MS = 86_400_000
 
 
 @get("/", sync_to_thread=True)
-def home(request: WebRequest, site: SiteDependency) -> Response[str]:
-    """Recent sessions, usage, failures and files."""
+def home(request: WebRequest, site: ThisSite) -> Response[str]:
     recent = site.shared.get("home", lambda: _recent(site.pages))
     lines = recent.lines
     return site.page(
@@ -55,6 +54,7 @@ class RecentActivity(NamedTuple):
 
 
 def _recent(pages: Pages) -> RecentActivity:
+    # One snapshot: the lists agree, and one transaction is faster than four.
     with pages.snapshot():
         return RecentActivity(
             pages.session_lines(limit=RECENT),

@@ -1,4 +1,4 @@
-"""Import runs, the histories of agents on this machine, and records that could not be parsed."""
+"""Import runs, the histories of agents on this machine, and problems in source records."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from litestar.params import FromPath, FromQuery
 
 from agents_ledger.render import bodies
 from agents_ledger.web.requests import WebRequest, decode_part
-from agents_ledger.web.site import SiteDependency
+from agents_ledger.web.site import ThisSite
 
 PER_PAGE = 50
 
 
 @get("/imports", sync_to_thread=True)
-def imports_page(
-    request: WebRequest, site: SiteDependency, before: FromQuery[str] = ""
-) -> Response[str]:
-    """Import runs, latest first."""
+def imports_page(request: WebRequest, site: ThisSite, before: FromQuery[str] = "") -> Response[str]:
     runs = site.pages.import_runs(limit=PER_PAGE + 1, before=before or None)
     return site.page(
         "imports.html",
@@ -32,8 +29,7 @@ def imports_page(
 
 
 @get("/imports/{run:str}", sync_to_thread=True)
-def import_page(request: WebRequest, site: SiteDependency, run: FromPath[str]) -> Response[str]:
-    """One import run with its report."""
+def import_page(request: WebRequest, site: ThisSite, run: FromPath[str]) -> Response[str]:
     import_run = site.pages.import_run(decode_part(run))
     return site.page(
         "import.html",

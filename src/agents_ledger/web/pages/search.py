@@ -10,7 +10,7 @@ from agents_ledger.model.reports.search import Found
 from agents_ledger.model.text import humanize
 from agents_ledger.web.formats import part, session_url, turn_url
 from agents_ledger.web.requests import WebRequest, decode_part
-from agents_ledger.web.site import Site, SiteDependency
+from agents_ledger.web.site import Site, ThisSite
 
 PER_PAGE = 20
 FILES_MAX = 50
@@ -29,13 +29,12 @@ PaletteEntry = tuple[str, str, str]  # text, address, second text
 @get("/search", sync_to_thread=True)
 def search_page(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     q: FromQuery[str] = "",
     order: FromQuery[str] = "newest",
     after: FromQuery[str] = "",
 ) -> Response[str]:
-    """The turns that match a query."""
     order = order if order in ("newest", "relevance") else "newest"
     result = problem = None
     if q.strip():
@@ -68,24 +67,22 @@ def _filters(q: str, result: Found) -> list[str]:
 
 
 @get("/files", sync_to_thread=True)
-def files_page(request: WebRequest, site: SiteDependency, q: FromQuery[str] = "") -> Response[str]:
-    """The files that were read or written last."""
+def files_page(request: WebRequest, site: ThisSite, q: FromQuery[str] = "") -> Response[str]:
     files = site.pages.recent_files(text=q or None, limit=10 * PER_PAGE)
     return site.page("files.html", request, title="Files", files=files, q=q)
 
 
 @get("/files/{path:str}", sync_to_thread=True)
 def file_page(
-    request: WebRequest, site: SiteDependency, path: FromPath[str], after: FromQuery[str] = ""
+    request: WebRequest, site: ThisSite, path: FromPath[str], after: FromQuery[str] = ""
 ) -> Response[str]:
-    """The turns that read or wrote a file."""
     file_path = decode_part(path)
     touched = site.ledger.files(file_path, limit=FILES_MAX, after=after or None)
     return site.page("file.html", request, title=file_path, file_path=file_path, touched=touched)
 
 
 @get("/palette", sync_to_thread=True)
-def palette(request: WebRequest, site: SiteDependency, q: FromQuery[str] = "") -> Response[str]:
+def palette(request: WebRequest, site: ThisSite, q: FromQuery[str] = "") -> Response[str]:
     """Sessions, turns, files and pages that match a text; the latest sessions for no text."""
     groups: list[tuple[str, list[PaletteEntry]]] = []
     text = q.strip()

@@ -7,7 +7,7 @@ from litestar.params import FromPath, FromQuery
 
 from agents_ledger.model.sessions import Session
 from agents_ledger.web.requests import WebRequest, decode_part
-from agents_ledger.web.site import SiteDependency
+from agents_ledger.web.site import ThisSite
 
 PER_PAGE = 50
 DAY_MS = 86_400_000
@@ -18,7 +18,7 @@ STATUSES = ("active", "archived", "deleted")
 @get("/sessions", sync_to_thread=True)
 def sessions_page(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     q: FromQuery[str] = "",
     origin: FromQuery[str] = "",
@@ -32,7 +32,6 @@ def sessions_page(
     subagents: FromQuery[bool] = False,
     after: FromQuery[str] = "",
 ) -> Response[str]:
-    """Sessions, filtered by the parameters of the address."""
     lines = site.session_lines(
         status=status if status in STATUSES else None,
         origin=origin or None,
@@ -79,12 +78,8 @@ def _cursor(session: Session) -> str:
 
 @get("/s/{label:str}/history", sync_to_thread=True)
 def history_page(
-    request: WebRequest,
-    site: SiteDependency,
-    label: FromPath[str],
-    before: FromQuery[int | None] = None,
+    request: WebRequest, site: ThisSite, label: FromPath[str], before: FromQuery[int | None] = None
 ) -> Response[str]:
-    """The moves of a session's head, its aliases, and where it was imported from."""
     session = site.ledger.session(decode_part(label))
     moves = site.ledger.history(session.label, limit=PER_PAGE + 1, before=before)
     heads = [move.thread_id for move in moves if move.thread_id]

@@ -15,7 +15,7 @@ from agents_ledger.web.pages.cards import Card, CardWindow, card_of, cards_upto
 from agents_ledger.web.pages.tree import rail
 from agents_ledger.web.pages.turn import inspect
 from agents_ledger.web.requests import WebRequest, decode_part
-from agents_ledger.web.site import Site, SiteDependency
+from agents_ledger.web.site import Site, ThisSite
 
 BELOW = 10  # turns below the requested one
 
@@ -34,7 +34,7 @@ class ThreadView(NamedTuple):
 @get("/s/{label:str}", sync_to_thread=True)
 def session_page(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     label: FromPath[str],
     upto: FromQuery[int | None] = None,
@@ -43,7 +43,6 @@ def session_page(
     at: FromQuery[str] = "",
     forked: FromQuery[bool] = False,
 ) -> Response[str]:
-    """The thread of a session, ending with its newest turns."""
     with site.pages.snapshot():
         session = site.ledger.session(decode_part(label))
         target = session.label
@@ -61,14 +60,13 @@ def session_page(
 @get("/t/{turn:str}", sync_to_thread=True)
 def turn_page(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     turn: FromPath[str],
     tab: FromQuery[str] = "overview",
     alone: FromQuery[bool] = False,
     whole: FromQuery[bool] = False,
 ) -> Response[str]:
-    """A turn within the thread of a session that contains it, or at the end of its own thread."""
     with site.pages.snapshot():
         chosen = site.ledger.get_turn(decode_part(turn))
         session = None if alone else site.session_of(chosen)
@@ -142,9 +140,8 @@ def live_cards(site: Site, session: Session) -> tuple[tuple[Card, str], ...]:
 
 @get("/s/{label:str}/cards", sync_to_thread=True)
 def cards_fragment(
-    request: WebRequest, site: SiteDependency, label: FromPath[str], upto: FromQuery[int]
+    request: WebRequest, site: ThisSite, label: FromPath[str], upto: FromQuery[int]
 ) -> Response[str]:
-    """Earlier cards of a thread, for an open page."""
     session = site.ledger.session(decode_part(label))
     thread = site.ledger.thread(session.label, last=0)
     window = cards_upto(site.pages, session.label, thread.depth, upto)
@@ -153,9 +150,8 @@ def cards_fragment(
 
 @get("/s/{label:str}/news", sync_to_thread=True)
 def news_fragment(
-    request: WebRequest, site: SiteDependency, label: FromPath[str], after: FromQuery[int]
+    request: WebRequest, site: ThisSite, label: FromPath[str], after: FromQuery[int]
 ) -> Response[str]:
-    """The cards below a depth and the turns being written, for an open page."""
     session = site.ledger.session(decode_part(label))
     thread = site.ledger.thread(session.label, last=0)
     window = cards_upto(site.pages, session.label, thread.depth, thread.depth)

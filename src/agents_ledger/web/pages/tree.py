@@ -10,7 +10,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from agents_ledger.model.sessions import Session, Thread
 from agents_ledger.render.tree_layout import BRANCHES_MAX, TreeLayout, TreeRow, last_rows
 from agents_ledger.web.requests import WebRequest, decode_part
-from agents_ledger.web.site import Site, SiteDependency
+from agents_ledger.web.site import Site, ThisSite
 
 PER_PAGE = 50
 RAIL_ROWS = 120
@@ -50,6 +50,7 @@ def _rows(site: Site, thread: Thread, view: TreeView, rows_max: int) -> list[Tre
     reach = rows_max // 2 if view.unfold else REACH
     top = site.ledger.ancestor_at(head_id, max(1, last - reach + 1)) or head_id
     path_id = site.ledger.ancestor_at(head_id, last) if last < thread.depth else head_id
+    # At the head, branches may reach further down than the path itself.
     below = last + REACH_BELOW if last == thread.depth else last
     tree = site.ledger.tree(top, fold=not view.unfold, limit=2 * rows_max, to_depth=below)
     layout = TreeLayout(
@@ -69,14 +70,13 @@ def _rows(site: Site, thread: Thread, view: TreeView, rows_max: int) -> list[Tre
 @get("/s/{label:str}/tree", sync_to_thread=True)
 def session_tree_page(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     label: FromPath[str],
     opened: Opened = "",
     unfold: FromQuery[bool] = False,
     upto: FromQuery[int | None] = None,
 ) -> Response[str]:
-    """The tree of a session, with its forks, compactions, subagents and labels."""
     session = site.ledger.session(decode_part(label))
     view = TreeView(_opened(opened), unfold, upto)
     return _tree_page(request, site, session, session.label, view)
@@ -85,14 +85,13 @@ def session_tree_page(
 @get("/t/{turn:str}/tree", sync_to_thread=True)
 def turn_tree_page(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     turn: FromPath[str],
     opened: Opened = "",
     unfold: FromQuery[bool] = False,
     upto: FromQuery[int | None] = None,
 ) -> Response[str]:
-    """The tree of a turn."""
     head_id = site.ledger.get_turn(decode_part(turn)).id
     return _tree_page(request, site, None, head_id, TreeView(_opened(opened), unfold, upto))
 
@@ -121,9 +120,8 @@ def _tree_page(
 
 @get("/t/{turn:str}/branches", sync_to_thread=True)
 def branches_page(
-    request: WebRequest, site: SiteDependency, turn: FromPath[str], after: FromQuery[str] = ""
+    request: WebRequest, site: ThisSite, turn: FromPath[str], after: FromQuery[str] = ""
 ) -> Response[str]:
-    """The children of a turn, a page at a time."""
     parent = site.ledger.get_turn(decode_part(turn))
     lines = site.pages.branches(parent.id, limit=PER_PAGE + 1, after=after or None)
     return site.page(

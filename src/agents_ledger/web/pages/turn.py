@@ -18,7 +18,7 @@ from agents_ledger.model.turns import ToolCall, Turn
 from agents_ledger.render import bodies
 from agents_ledger.web.pages.cards import card_of
 from agents_ledger.web.requests import WebRequest, decode_part
-from agents_ledger.web.site import Site, SiteDependency
+from agents_ledger.web.site import Site, ThisSite
 
 PER_PAGE = 50
 TABS = ("overview", "tools", "files", "context", "raw")
@@ -57,12 +57,8 @@ def _files(turn: Turn) -> list[tuple[str, str]]:
 
 @get("/t/{turn:str}/inspect", sync_to_thread=True)
 def inspector_fragment(
-    request: WebRequest,
-    site: SiteDependency,
-    turn: FromPath[str],
-    tab: FromQuery[str] = "overview",
+    request: WebRequest, site: ThisSite, turn: FromPath[str], tab: FromQuery[str] = "overview"
 ) -> Response[str]:
-    """The inspector, for an open page."""
     inspected = site.ledger.get_turn(decode_part(turn))
     return site.page("inspector.html", request, inspector=inspect(site, inspected, tab))
 
@@ -70,7 +66,7 @@ def inspector_fragment(
 @get("/t/{turn:str}/call/{call:str}", sync_to_thread=True)
 def call_page(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     turn: FromPath[str],
     call: FromPath[str],
     part: FromQuery[bool] = False,
@@ -99,7 +95,7 @@ def _call(turn: Turn, call_id: str) -> ToolCall:
 
 @get("/t/{turn:str}/call/{call:str}/image/{number:int}", sync_to_thread=True)
 def image(
-    site: SiteDependency, turn: FromPath[str], call: FromPath[str], number: FromPath[int]
+    site: ThisSite, turn: FromPath[str], call: FromPath[str], number: FromPath[int]
 ) -> Response[bytes]:
     """An image of a result. Only formats that cannot contain a script are served."""
     tool_call = _call(site.ledger.get_turn(decode_part(turn)), decode_part(call))
@@ -117,7 +113,7 @@ def image(
 @get("/t/{turn:str}/message/{message:str}", sync_to_thread=True)
 def message_page(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     turn: FromPath[str],
     message: FromPath[str],
     part: FromQuery[bool] = False,
@@ -140,9 +136,8 @@ def message_page(
 
 @get("/t/{turn:str}/steps", sync_to_thread=True)
 def steps_page(
-    request: WebRequest, site: SiteDependency, turn: FromPath[str], after: FromQuery[int] = -1
+    request: WebRequest, site: ThisSite, turn: FromPath[str], after: FromQuery[int] = -1
 ) -> Response[str]:
-    """The steps of a long turn, a page at a time."""
     whole = site.ledger.get_turn(decode_part(turn))
     steps = [step for step in whole.steps if step.sequence > after]
     page = msgspec.structs.replace(

@@ -12,7 +12,7 @@ from agents_ledger.model.reports.usage import UsageBy, UsageLine, UsageReport
 from agents_ledger.model.text.periods import UNDATED
 from agents_ledger.web.pages import charts
 from agents_ledger.web.requests import WebRequest, decode_part
-from agents_ledger.web.site import Site, SiteDependency
+from agents_ledger.web.site import Site, ThisSite
 
 DAY_MS = 86_400_000
 ROWS_MAX = 100
@@ -23,7 +23,7 @@ DIGITS_MAX = 15
 PERIODS = ("day", "week", "month")
 
 
-class UsageFilter(NamedTuple):
+class UsageSelection(NamedTuple):
     """The turns that are counted."""
 
     days: int = 0  # 0: all
@@ -34,7 +34,7 @@ class UsageFilter(NamedTuple):
 @get("/usage", sync_to_thread=True)
 def usage_page(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     by: FromQuery[str] = "day",
     days: FromQuery[int] = 0,
@@ -46,7 +46,7 @@ def usage_page(
     if by not in get_args(UsageBy):
         raise Refused(f"unknown grouping {by!r}", f"Group by {', '.join(get_args(UsageBy))}.")
     grouping = cast(UsageBy, by)
-    filters = UsageFilter(max(0, days), project, model)
+    filters = UsageSelection(max(0, days), project, model)
     report = _report(site, grouping, filters)
     lines = report.lines
     if grouping in PERIODS:
@@ -68,8 +68,9 @@ def usage_page(
     )
 
 
-def _report(site: Site, by: UsageBy, filters: UsageFilter) -> UsageReport:
+def _report(site: Site, by: UsageBy, filters: UsageSelection) -> UsageReport:
     """The report; without a filter it may be a minute old."""
+    # Counted from the latest turn, so that an old ledger is not empty.
     latest = site.pages.latest_turn_at() or 0
 
     def compute() -> UsageReport:
@@ -94,16 +95,14 @@ def _bars(by: UsageBy, lines: tuple[UsageLine, ...]) -> tuple[charts.Bar, ...]:
 
 
 @get("/tools", sync_to_thread=True)
-def tools_page(request: WebRequest, site: SiteDependency) -> Response[str]:
-    """Calls, failures and durations of every tool."""
+def tools_page(request: WebRequest, site: ThisSite) -> Response[str]:
     return site.page("tools.html", request, title="Tools", tools=site.ledger.tools(limit=TOOLS_MAX))
 
 
 @get("/tools/{name:str}", sync_to_thread=True)
 def tool_page(
-    request: WebRequest, site: SiteDependency, name: FromPath[str], before: FromQuery[str] = ""
+    request: WebRequest, site: ThisSite, name: FromPath[str], before: FromQuery[str] = ""
 ) -> Response[str]:
-    """One tool and its latest calls."""
     tool_name = decode_part(name)
     calls = site.pages.tool_examples(tool_name, limit=PER_PAGE + 1, before=_before(before))
     if not calls and not before:

@@ -91,7 +91,7 @@ class AiderLog(MessageLog):
     def build(self, builder: TurnBuilder, messages: Iterable[LogMessage]) -> None:
         builder.workspace_path = self.folder
         for message in messages:
-            at = self.times[message.id]
+            at = self.times.get(message.id, builder.started_at)  # a copy in a sibling turn has none
             text = message.data.decode(errors="replace").strip()
             if message.kind == "prompt":
                 prompt = _prompt_text(message.data)

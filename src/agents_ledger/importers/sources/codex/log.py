@@ -295,17 +295,17 @@ class RolloutReader:
         meta = rollout.owner(task)
         thread = (as_text(meta.id) if meta else None) or rollout.thread
         copy = CodexTurnCopy(
+            rollout.file.id,
+            is_compaction,
             turn_id,
             task,
             self._copies[rollout.path[-1]].id if rollout.path else None,
-            rollout.file.id,
             rollout.thread,
             thread != rollout.thread,
             as_text(meta.model_provider) if meta else None,
             (as_text(meta.cwd) if meta else None) or rollout.cwd,
             milliseconds(meta.timestamp) if meta else 0,
             meta is not None and meta.is_subagent,
-            is_compaction,
             task_turns=(before.task_turns if before else 0) + (not is_compaction),
             task_compactions=(before.task_compactions if before else 0) + is_compaction,
         )

@@ -16,39 +16,30 @@ from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.sources import DerivedSession, SourceTitle
 
 
-class CodexTree(MergedTurns):
-    """The turns of a family by number; of several copies of a turn the best is shown."""
+class CodexTree(MergedTurns[CodexTurnCopy]):
+    """The turns of a family by number."""
+
+    copies: CodexCopies
 
     def __init__(self, rollouts: Sequence[Rollout], copies: CodexCopies) -> None:
-        super().__init__(copies.rank)
-        self.copies = copies
+        super().__init__(copies)
         self.references = RolloutReferences(rollouts, copies)
         self._ids = Numbering()
         for number in range(len(copies)):
-            copy = copies.read(number)
-            turn = self._ids.add(copy.id)
+            turn = self._ids.add(copies.read(number).id)
             if turn < len(self):
                 copies.merge_tokens(number, self.best(turn))
-            self.add_copy(turn, number, copy.file_id)
+            self.add_copy(turn, number)
         for turn_id, file_ids in self.references.file_ids.items():
             self.add_files(self._ids.get(turn_id), file_ids)
         self.link(self._parent_of)
-        for turn in range(len(self)):
-            copy = self.best_copy(turn)
-            is_lost = copy.is_compaction and self.parent(turn) is None
-            if copy.is_settled and not is_lost:
-                self.settle(turn)
 
-    def _parent_of(self, number: int) -> int | None:
-        parent = self.copies.read(number).parent
-        turn = self._ids.get(parent) if parent is not None else -1
+    def _parent_of(self, copy: CodexTurnCopy) -> int | None:
+        turn = self._ids.get(copy.parent) if copy.parent is not None else -1
         return turn if turn >= 0 else None
 
     def name(self, turn: int) -> str:
         return self._ids.name(turn)
-
-    def best_copy(self, turn: int) -> CodexTurnCopy:
-        return self.copies.read(self.best(turn))
 
     def weight(self, turn_id: str) -> int:
         return self.best_copy(self._ids.get(turn_id)).weight

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import field
 
 from agents_ledger.importers.parsing.lenient_json import as_dict, parse_json
 from agents_ledger.importers.port.material import Material
-from agents_ledger.importers.transcript.entries import OwnedEntries
-from agents_ledger.importers.transcript.packed_store import PackedList
+from agents_ledger.importers.transcript.merge_copies import TurnCopies, TurnCopy
 
 ROLES = ("item", "prompt_event", "agent_event", "detail", "context")
 
@@ -26,20 +25,18 @@ class TurnRecord(NamedTuple):
     record: dict[str, Any]
 
 
-class CodexTurnCopy(Struct, array_like=True):
+class CodexTurnCopy(TurnCopy, array_like=True):
     """A turn as one file has it: forks have copies of it, some of them cut short."""
 
     id: str
     task: str  # the source's turn id; without one the same as `id`
     parent: str | None
-    file_id: int
     file_thread: str
     is_replayed: bool  # it belongs to another thread than its file
     provider: str | None
     cwd: str | None  # of its thread; older versions name it nowhere else
     thread_time: int  # when its thread started; the oldest rollouts have no other time
     is_subagent: bool
-    is_compaction: bool = False
     context_tokens: int | None = None  # before the compaction
     trigger: str | None = None
     items: int = 0
@@ -63,7 +60,6 @@ class CodexTurnCopy(Struct, array_like=True):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it can be the head of a session: a prompt that waits cannot."""
         return self.answered or self.ended or self.is_summary
 
     @property
@@ -86,12 +82,9 @@ class CodexTurnCopy(Struct, array_like=True):
 Rank = tuple[int, bool, int, int, list[bytes], str]
 
 
-class CodexCopies(PackedList[CodexTurnCopy]):
-    """The copies of turns by number, and the records of each."""
-
+class CodexCopies(TurnCopies[CodexTurnCopy]):
     def __init__(self, material: Material) -> None:
-        super().__init__(CodexTurnCopy)
-        self.entries = OwnedEntries(material, ROLES)
+        super().__init__(CodexTurnCopy, material, ROLES)
 
     def records(self, number: int) -> Sequence[TurnRecord]:
         return self.entries.records(self.entries.of(number), self._record)
@@ -99,9 +92,6 @@ class CodexCopies(PackedList[CodexTurnCopy]):
     def _record(self, entry: int) -> TurnRecord:
         record = as_dict(parse_json(self.entries.data(entry)))
         return TurnRecord(self.entries.kind(entry), self.entries.tag(entry), record)
-
-    def fingerprints(self, number: int) -> list[bytes]:
-        return list(map(self.entries.fingerprint, self.entries.of(number)))
 
     def merge_tokens(self, one: int, other: int) -> None:
         """Give two copies of a turn what both know of its tokens: either may miss a total."""

@@ -250,7 +250,7 @@ class LogReader:
             self._totals.start_run(is_new=kind == "session.start")
         elif kind == rules.PROMPT:
             turn = self.log.last_turn
-            if turn is None or self._copies[turn].ended:
+            if turn is None or self._copies[turn].is_settled:
                 turn = self._open(event.name)
             self._add(turn, event)
         elif kind == "session.compaction_complete":
@@ -278,15 +278,15 @@ class LogReader:
         copies, last = self._copies, self.log.last_turn
         parent = copies.read(last) if last is not None else None
         copy = CopilotTurnCopy(
+            self.log.file.id,
+            is_compaction,
             name,
             parent.name if parent else None,
-            self.log.file.id,
             self._model,
             self._cwd,
-            is_compaction,
-            is_compaction,
+            answered=is_compaction,
+            depth=parent.depth + 1 if parent else 1,
         )
-        copy.depth += parent.depth if parent else 0
         turn = self.log.last_turn = copies.going_on = copies.add(copy)
         if not is_compaction:
             for entry in self._waiting:
@@ -363,7 +363,7 @@ class LogReader:
         turn = self.log.subagents.get(call_id)
         if turn is None:
             turn = self._open_first(call_id)
-        elif event.kind == rules.PROMPT and self._copies[turn].ended:
+        elif event.kind == rules.PROMPT and self._copies[turn].is_settled:
             turn = self._open_next(turn, event.name)
         self.log.subagents[call_id] = turn
         if event.kind == rules.PROMPT or event.kind in rules.CARRIED:
@@ -375,13 +375,14 @@ class LogReader:
         if caller is not None:
             self._copies[caller].spawned[call_id] = label
         name = self._copies.names.add(label)
-        copy = CopilotTurnCopy(name, None, self.log.file.id, None, self._cwd)
+        copy = CopilotTurnCopy(self.log.file.id, False, name, None, None, self._cwd)
         copy.subagent, copy.start = call_id, self._calls.entry(call_id)
         return self._copies.add(copy)
 
     def _open_next(self, turn: int, name: int) -> int:
         before = self._copies.read(turn)
-        copy = CopilotTurnCopy(name, before.name, self.log.file.id, before.model, self._cwd)
+        file_id = self.log.file.id
+        copy = CopilotTurnCopy(file_id, False, name, before.name, before.model, self._cwd)
         copy.subagent, copy.first_at = before.subagent, before.first_at
         copy.depth += before.depth
         return self._copies.add(copy)

@@ -22,34 +22,29 @@ from agents_ledger.model.imports.sources import DerivedSession
 Strength = tuple[bool, bool, bool, int, bool, str]
 
 
-class CopilotTree(MergedTurns):
-    """The turns of a family by number; of several copies of a turn the best is shown."""
+class CopilotTree(MergedTurns[CopilotTurnCopy]):
+    """The turns of a family by number."""
+
+    copies: CopilotCopies
 
     def __init__(self, copies: CopilotCopies) -> None:
-        super().__init__(copies.rank)
-        self.copies = copies
+        super().__init__(copies)
         self._names = array("I")  # by turn
         self._turns = Links.empty(len(copies.names))  # by name
         claims = EventClaims(copies)
         self._continued_by = claims.continued_by
         for number, copy in enumerate(copies):
             name = claims.merged_into.get(copy.name, copy.name)
-            if self._turns[name] is None:
-                self._turns[name] = len(self._names)
+            turn = self._turns[name]
+            if turn is None:
+                turn = self._turns[name] = len(self._names)
                 self._names.append(name)
-            turn = self._turns[copy.name] = self._turns[name]
-            if turn is not None:
-                self.add_copy(turn, number, copy.file_id)
+            self._turns[copy.name] = turn
+            self.add_copy(turn, number)
         self.link(self._parent_of)
-        for turn in range(len(self)):
-            copy = copies.read(self.best(turn))
-            is_lost = copy.is_compaction and self.parent(turn) is None
-            if copy.ended and not is_lost:
-                self.settle(turn)
 
-    def _parent_of(self, number: int) -> int | None:
-        parent = self.copies.read(number).parent
-        return self._turns[parent] if parent is not None else None
+    def _parent_of(self, copy: CopilotTurnCopy) -> int | None:
+        return self._turns[copy.parent] if copy.parent is not None else None
 
     def name(self, turn: int) -> str:
         return self.copies.names.name(self._names[turn])

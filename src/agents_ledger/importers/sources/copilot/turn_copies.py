@@ -7,14 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import field
 
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_number, parse_json
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.sources.copilot import rules
-from agents_ledger.importers.transcript.entries import OwnedEntries
-from agents_ledger.importers.transcript.packed_store import PackedList
+from agents_ledger.importers.transcript.merge_copies import TurnCopies, TurnCopy
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.turns import Usage
 
@@ -24,15 +23,13 @@ COLUMNS = Usage.__struct_fields__
 MESSAGE_COLUMNS = (COLUMNS.index("output_tokens"), COLUMNS.index("total_tokens"))
 
 
-class CopilotTurnCopy(Struct, array_like=True):
+class CopilotTurnCopy(TurnCopy, array_like=True):
     """A turn as one file has it. Names are numbers of `CopilotCopies.names`."""
 
     name: int
     parent: int | None  # its name
-    file_id: int
     model: str | None
     cwd: str | None
-    is_compaction: bool = False
     answered: bool = False
     failed: bool = False  # before any answer
     # Tokens by number of the column: the names would take half of a packed copy.
@@ -57,8 +54,7 @@ class CopilotTurnCopy(Struct, array_like=True):
         self.failed = self.failed or rules.ends_turn(kind, error_type)
 
     @property
-    def ended(self) -> bool:
-        """Whether it was answered, or failed before it was."""
+    def is_settled(self) -> bool:
         return self.answered or self.failed
 
     @property
@@ -69,13 +65,10 @@ class CopilotTurnCopy(Struct, array_like=True):
 Rank = tuple[bool, int, int, int, bool, int, int, list[bytes], list[str]]
 
 
-class CopilotCopies(PackedList[CopilotTurnCopy]):
-    """The copies of turns by number, and the events of each."""
-
+class CopilotCopies(TurnCopies[CopilotTurnCopy]):
     def __init__(self, material: Material) -> None:
-        super().__init__(CopilotTurnCopy)
+        super().__init__(CopilotTurnCopy, material, KINDS)
         self.names = Numbering()  # of events and turns
-        self.entries = OwnedEntries(material, KINDS)
         self._document_events: dict[int, bytes] = {}  # no line of a file contains these
 
     def add_event(
@@ -95,7 +88,7 @@ class CopilotCopies(PackedList[CopilotTurnCopy]):
         return self.names.name(self.entries.tag(entry))
 
     def all_entries(self, number: int) -> Iterable[int]:
-        """The entries of a copy; those of a subagent begin with the call that started it."""
+        """Those of a subagent begin with the call that started it."""
         start, entries = self.read(number).start, self.entries.of(number)
         return entries if start is None else chain((start,), entries)
 
@@ -114,9 +107,6 @@ class CopilotCopies(PackedList[CopilotTurnCopy]):
             if tokens is not None and (entry in kept) != with_totals:
                 counts.update(dict.fromkeys(MESSAGE_COLUMNS, tokens))
         copy.counts = dict(Counter(copy.counts) - counts if with_totals else counts)
-
-    def fingerprints(self, number: int) -> list[bytes]:
-        return list(map(self.entries.fingerprint, self.all_entries(number)))
 
     def rank(self, number: int) -> Rank:
         """The copy with the latest event shows the turn as it is now; then the one that knows most

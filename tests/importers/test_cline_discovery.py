@@ -1,4 +1,4 @@
-"""Cline's sessions: where they are found, how files are told, and whose projects they are."""
+"""Cline sessions: where they are, how files are recognised, which project they belong to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger import Ledger
-from agents_ledger.importers.exclusion import LOOK
+from agents_ledger.importers.exclusion import PROBE
 from agents_ledger.importers.port.source import Home
 from agents_ledger.importers.sources.cline.source import Cline
 from tests.importers import test_exclusion as exclusion
@@ -53,7 +53,7 @@ def test_where_sessions_are_found() -> None:
         assert not Cline().wants(place / other), other
 
 
-def test_files_are_told_by_what_they_hold() -> None:
+def test_files_are_recognised_by_their_content() -> None:
     def told(name: str, value: Any) -> bool:
         return Cline().recognises(Path("/x") / name, json.dumps(value, indent=2).encode())
 
@@ -66,20 +66,18 @@ def test_files_are_told_by_what_they_hold() -> None:
     assert not told("a.messages.json", {"version": 1})
 
 
-def test_the_project_of_a_session_is_told_by_its_manifest(tmp_path: Path) -> None:
+def test_the_manifest_gives_the_project_of_a_session(tmp_path: Path) -> None:
     place = write(tmp_path, FIRST)
     messages = place / f"{NAME}.messages.json"
-    assert Cline().projects(messages, LOOK) is None
+    assert Cline().projects(messages, PROBE) is None
     save(tmp_path, manifest(cwd="/w/till"), f"{NAME}.json")
     for name in (messages, place / f"{NAME}.json", place / "agent_7.messages.json"):
-        assert Cline().projects(name, LOOK) == ["/w/till"]
+        assert Cline().projects(name, PROBE) == ["/w/till"]
     save(tmp_path, manifest("s2", "/w/lamp"), "s2.json")
-    assert Cline().projects(place / "s2.compaction.json", LOOK) == ["/w/lamp"]
+    assert Cline().projects(place / "s2.compaction.json", PROBE) == ["/w/lamp"]
 
 
-def test_sessions_side_by_side_in_a_folder_have_each_their_own(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_sessions_in_one_folder_have_their_own_projects(ledger: Ledger, tmp_path: Path) -> None:
     for name, cwd in (("s1", "/w/till"), ("s2", "/w/lamp")):
         said = [user(f"u{name}", text("Go.")), agent(f"a{name}", text("Done."))]
         save(tmp_path, document(said, name), f"{name}.messages.json")
@@ -89,7 +87,7 @@ def test_sessions_side_by_side_in_a_folder_have_each_their_own(
     assert found == [("/w/till",), ("/w/lamp",)]
 
 
-def test_sessions_of_a_project_are_left_out_with_their_subagents(tmp_path: Path) -> None:
+def test_sessions_of_an_excluded_project_are_excluded_with_their_subagents(tmp_path: Path) -> None:
     for cwd, words, name in (
         (exclusion.LEFT, exclusion.SECRET, "s1"),
         (exclusion.KEPT, exclusion.PLAIN, "s2"),
@@ -106,4 +104,4 @@ def test_sessions_of_a_project_are_left_out_with_their_subagents(tmp_path: Path)
 
     assert exclusion.SECRET not in held
     assert exclusion.PLAIN in held
-    assert (report.left.files, report.faults) == (3, [])
+    assert (report.excluded.files, report.faults) == (3, [])

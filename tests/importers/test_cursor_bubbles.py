@@ -1,4 +1,4 @@
-"""What a bubble of Cursor's says, wherever its generation says it."""
+"""Cursor: the content of a bubble in every generation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.importers.helping import import_paths
 
 
 def lexical(*paragraphs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The state of the editor in which a prompt was typed."""
+    """A Lexical editor state."""
     said = [{"type": "paragraph", "children": words} for words in paragraphs]
     return {"root": {"type": "root", "children": said}}
 
@@ -48,7 +48,7 @@ TYPED = lexical(
         ({"text": ["x"], "initText": None}, ""),
     ],
 )
-def test_the_words_of_a_bubble(said: dict[str, Any], words: str) -> None:
+def test_the_text_of_a_bubble(said: dict[str, Any], words: str) -> None:
     assert text_of(said) == words
 
 
@@ -61,11 +61,11 @@ def test_the_words_of_a_bubble(said: dict[str, Any], words: str) -> None:
         ({"thinking": {"signature": "s"}}, None),
     ],
 )
-def test_the_thoughts_of_a_bubble(said: dict[str, Any], thought: str | None) -> None:
+def test_the_thinking_of_a_bubble(said: dict[str, Any], thought: str | None) -> None:
     assert thinking_of(said) == thought
 
 
-def test_the_chat_of_a_subagent_is_not_told_once_more_in_the_call_that_started_it() -> None:
+def test_the_chat_of_a_subagent_is_not_repeated_in_its_call() -> None:
     inside = {"composerData": json.dumps({"composerId": "x"}), "status": "success"}
     calls = [tool("k1", "task", 48), tool("k2", "run", 15)]
 
@@ -85,7 +85,7 @@ def test_the_chat_of_a_subagent_is_not_told_once_more_in_the_call_that_started_i
         ({"code": 7}, "failed"),
     ],
 )
-def test_a_turn_that_ended_in_an_error_says_it(
+def test_a_turn_that_ended_in_an_error_has_it(
     ledger: Ledger, tmp_path: Path, wrong: Any, words: str
 ) -> None:
     said = [bubble("b1", 1, "Go."), bubble("b2", 2, "", 1, errorDetails=wrong)]
@@ -100,7 +100,7 @@ def test_a_turn_that_ended_in_an_error_says_it(
     assert (second.status, second.error) == ("completed", None)
 
 
-def test_a_call_without_a_name_is_called_by_its_number(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_call_without_a_name_is_named_by_its_number(ledger: Ledger, tmp_path: Path) -> None:
     calls = [
         {"toolCallId": "t1", "tool": 15},
         {"toolCallId": "t2", "tool": 0},
@@ -115,7 +115,7 @@ def test_a_call_without_a_name_is_called_by_its_number(ledger: Ledger, tmp_path:
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_long_arguments_stand_once_beside_a_call_though_it_has_them_twice(as_json: bool) -> None:
+def test_long_arguments_are_not_repeated_in_the_metadata_of_a_call(as_json: bool) -> None:
     params = {"contents": "x" * LONG_ARGUMENT}
     asked = json.dumps(params)
     call = tool("t1", "write", 7, params=asked if as_json else params, rawArgs=f" {asked}")
@@ -137,7 +137,7 @@ def test_long_arguments_stand_once_beside_a_call_though_it_has_them_twice(as_jso
         ("rejected", "rejected"),
     ],
 )
-def test_the_words_for_how_a_call_ended(words: str, status: str) -> None:
+def test_the_statuses_of_calls_are_mapped(words: str, status: str) -> None:
     assert [status_of({"status": word}) for word in words.split()] == [
         (status, word) for word in words.split()
     ]

@@ -1,4 +1,4 @@
-"""Engines by name: a dict is enough."""
+"""Engines by name."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from agents_ledger.model.errors import Refused
 
 
 class Summariser(NamedTuple):
-    """What summarises."""
-
     engine: Engine
     model: str | None
 
@@ -33,26 +31,25 @@ ENGINES: dict[str, Callable[[], Engine]] = {"echo": _echo, "pydantic-ai": _pydan
 
 
 def choose(name: str) -> Engine:
-    """The engine of that name; what it needs is imported now."""
+    """The engine of a name; its packages are imported now."""
     if name not in ENGINES:
-        raise Refused(f"there is no engine {name!r}", f"Choose one of {', '.join(ENGINES)}.")
+        raise Refused(f"no engine {name!r}", f"Choose one of {', '.join(ENGINES)}.")
     try:
         return ENGINES[name]()
     except ModuleNotFoundError as error:
         raise Refused(
-            f"engine {name!r} needs {error.name}, which is not installed",
+            f"engine {name!r} requires the package {error.name}, which is not installed",
             "Install it with: pip install 'agents-ledger[engine]'",
         ) from error
 
 
 def summariser(address: str, name: str | None = None, model: str | None = None) -> Summariser:
-    """The engine that was named, else that of the policy beside the ledger. The echo engine has to
-    be asked for: what it says is no summary."""
-    said = policy.load(address).engine
-    if name is None and said.name == "echo":
+    """The engine and model for summaries, by default those of the policy. The echo engine, whose
+    output is not a summary, must be named explicitly."""
+    default = policy.load(address).engine
+    if name is None and default.name == "echo":
         raise Refused(
-            "no engine is configured that could summarise",
-            "Name one in the policy, or choose a strategy that needs none: sliding_window,"
-            " selective.",
+            "no engine is configured for summaries",
+            "Set an engine in the policy, or use the strategy sliding_window or selective.",
         )
-    return Summariser(choose(name or said.name), model or said.model)
+    return Summariser(choose(name or default.name), model or default.model)

@@ -92,6 +92,7 @@ class Server:
             http=protocol_with(self._serving.timeouts),
             log_level="warning",
             access_log=False,  # its lines would contain the token
+            # Neither product names nor headers that a client can forge.
             server_header=False,
             proxy_headers=False,
             lifespan="on",

@@ -1,4 +1,4 @@
-"""Of a Cursor database in which a few chats changed, those are read, and what hangs together."""
+"""Cursor: of a changed database only the changed chats and related ones are read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def faults(ledger: Ledger) -> list[tuple[Any, ...]]:
     return ledger.query("SELECT file_id, position, what FROM source_faults ORDER BY 1, 2, 3")[1]
 
 
-def test_only_the_chat_that_changed_is_read(ledger: Ledger, tmp_path: Path) -> None:
+def test_only_the_changed_chat_is_read(ledger: Ledger, tmp_path: Path) -> None:
     path = state_db(tmp_path / GLOBAL, many())
     assert import_paths(ledger, path).derived_records == 3 * CHATS
 
@@ -56,7 +56,7 @@ def test_only_the_chat_that_changed_is_read(ledger: Ledger, tmp_path: Path) -> N
     assert result(ledger) == before
 
 
-def test_names_are_found_wherever_they_stand() -> None:
+def test_ids_are_found_at_any_position() -> None:
     chosen = random.Random(7)
 
     def letters(number: int) -> bytes:
@@ -70,7 +70,7 @@ def test_names_are_found_wherever_they_stand() -> None:
 
 
 class Counted(bytes):
-    """A row that counts how often some of it was looked at."""
+    """A row that counts how often it was sliced."""
 
     looks = 0
 
@@ -79,7 +79,7 @@ class Counted(bytes):
         return super().__getitem__(at)
 
 
-def test_more_names_are_not_more_work() -> None:
+def test_searching_more_ids_takes_no_longer() -> None:
     data = Counted(b'{"text": "Nobody is named here."}' * 100)
     looks = []
     for number in (1, 1000):
@@ -90,7 +90,7 @@ def test_more_names_are_not_more_work() -> None:
     assert looks[0] == looks[1] < len(data) / 5
 
 
-def test_one_short_name_is_little_more_work() -> None:
+def test_one_short_id_takes_little_longer() -> None:
     data = Counted(random.Random(7).randbytes(2000).hex().encode())
     names = [b"%08x-0000-4000-8000-000000000000" % n for n in range(500)]
     Counted.looks = 0
@@ -100,7 +100,9 @@ def test_one_short_name_is_little_more_work() -> None:
     assert Counted.looks < 2 * len(data)
 
 
-def test_faults_of_other_chats_stay_and_those_put_right_go(ledger: Ledger, tmp_path: Path) -> None:
+def test_faults_of_other_chats_stay_and_fixed_ones_disappear(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     rows = many() | {"bubbleId:chat-1:q1": "{", "bubbleId:chat-2:a2": "{"}
     path = state_db(tmp_path / GLOBAL, rows)
     import_paths(ledger, path)
@@ -114,7 +116,7 @@ def test_faults_of_other_chats_stay_and_those_put_right_go(ledger: Ledger, tmp_p
     assert all("a2" in what or "chat-2" in what for _, _, what in found)
 
 
-def test_a_summary_that_was_the_head_may_be_shown_no_more(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_summary_that_was_the_head_may_disappear(ledger: Ledger, tmp_path: Path) -> None:
     talk = [bubble("q1", 1, "Why?", 1), bubble("a1", 2, "So.", 2)]
     more = [bubble("q2", 1, "And?", 3), bubble("a2", 2, "Thus.", 4)]
     said = {"summary": "Short", "truncationLastBubbleIdInclusive": "a2"}
@@ -136,9 +138,7 @@ def test_a_summary_that_was_the_head_may_be_shown_no_more(ledger: Ledger, tmp_pa
     assert result(ledger) == before
 
 
-def test_a_chat_taken_out_of_a_list_that_held_it_whole_stays(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_a_chat_removed_from_a_list_that_contained_it_stays(ledger: Ledger, tmp_path: Path) -> None:
     def listed(*names: str) -> dict[str, Any]:
         talks = {
             name: [bubble(f"{name}-q", 1, "Why?", 1), bubble(f"{name}-a", 2, "So.", 2)]
@@ -157,7 +157,7 @@ def test_a_chat_taken_out_of_a_list_that_held_it_whole_stays(
     assert ledger.session("cursor:one").thread_id == "one-q"
 
 
-def test_a_message_that_turns_out_to_be_another_turn_s_is_one_of_its_own(
+def test_a_message_that_another_turn_has_too_gets_its_own_id(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     asked, told = bubble("q1", 1, "Why?", 1), bubble("a1", 2, "So.", 2)
@@ -174,7 +174,7 @@ def test_a_message_that_turns_out_to_be_another_turn_s_is_one_of_its_own(
     assert ledger.audit() == ()
 
 
-def test_agent_sessions_whose_stores_did_not_change_stay(ledger: Ledger, tmp_path: Path) -> None:
+def test_agent_sessions_of_unchanged_stores_stay(ledger: Ledger, tmp_path: Path) -> None:
     def kept(name: str) -> list[str | None]:
         return [m.content for turn in ledger.thread(name).turns for m in turn.messages]
 
@@ -199,11 +199,11 @@ def test_agent_sessions_whose_stores_did_not_change_stay(ledger: Ledger, tmp_pat
 
 
 class _World:
-    """Cursor's files, changed at random: everything by which chats hang together."""
+    """Cursor's files, changed at random: in every way that relates chats."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, run: int) -> None:
         self.folder = folder
-        self.chance = random.Random(seed)
+        self.chance = random.Random(run)
         self.chats: dict[str, list[dict[str, Any]]] = {}
         self.fields: dict[str, dict[str, Any]] = {}
         self.agents: dict[str, list[dict[str, Any]]] = {}
@@ -318,9 +318,9 @@ class _World:
         self.chance.choice(ways)()
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_parts_end_in_the_same_rows_as_the_whole(tmp_path: Path, seed: int) -> None:
-    world = _World(tmp_path / "home", seed)
+@pytest.mark.parametrize("run", range(6))
+def test_partial_derivations_end_in_the_same_rows_as_a_full_one(tmp_path: Path, run: int) -> None:
+    world = _World(tmp_path / "home", run)
     with Ledger.open(str(tmp_path / "ledger.db")) as ledger:
         for _ in range(3):
             world.new()
@@ -334,9 +334,7 @@ def test_parts_end_in_the_same_rows_as_the_whole(tmp_path: Path, seed: int) -> N
         assert ledger.audit() == ()
 
 
-def test_keys_of_encryption_are_not_shown_wherever_they_stand(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_encryption_keys_are_never_shown(ledger: Ledger, tmp_path: Path) -> None:
     secret = {"blobEncryptionKey": "hush-hush", "name": "kept"}
     calls = [
         tool("t1", "run", 15, additionalData={"composerData": secret}),
@@ -354,7 +352,7 @@ def test_keys_of_encryption_are_not_shown_wherever_they_stand(
     assert str(told).count("kept") == 5
 
 
-def test_a_table_of_chats_says_their_names_and_folders(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_table_of_chats_gives_their_names_and_folders(ledger: Ledger, tmp_path: Path) -> None:
     user = tmp_path / "User"
     said = chat("c", bubble("b1", 1, "?"), bubble("b2", 2, "!"))
     path = state_db(user / "globalStorage" / "state.vscdb", said)

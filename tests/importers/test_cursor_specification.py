@@ -45,8 +45,8 @@ READ = {
 }
 
 
-def seed_chat() -> dict[str, Any]:
-    """56 messages; the user's, the caller's and the answer of the seed at 50, 51 and 52."""
+def specified_chat() -> dict[str, Any]:
+    """56 messages; those of the specification are at 50, 51 and 52."""
     messages = [
         bubble(BEFORE if at == 49 else f"m{at}", 1 if at == 0 else 2, "words", at)
         for at in range(50)
@@ -79,8 +79,8 @@ def seed_chat() -> dict[str, Any]:
     )
 
 
-def test_the_main_session_of_the_seed_is_shown(ledger: Ledger, tmp_path: Path) -> None:
-    import_paths(ledger, state_db(tmp_path / GLOBAL, seed_chat()))
+def test_the_main_session_of_the_specification_is_shown(ledger: Ledger, tmp_path: Path) -> None:
+    import_paths(ledger, state_db(tmp_path / GLOBAL, specified_chat()))
 
     session = shown(ledger, "agent_sessions", id=MAIN)
 
@@ -98,8 +98,8 @@ def test_the_main_session_of_the_seed_is_shown(ledger: Ledger, tmp_path: Path) -
     }.items() <= session.items()
 
 
-def test_the_messages_of_the_seed_are_shown(ledger: Ledger, tmp_path: Path) -> None:
-    import_paths(ledger, state_db(tmp_path / GLOBAL, seed_chat()))
+def test_the_messages_of_the_specification_are_shown(ledger: Ledger, tmp_path: Path) -> None:
+    import_paths(ledger, state_db(tmp_path / GLOBAL, specified_chat()))
 
     asked = shown(ledger, "agent_messages", id=USER, session_id=MAIN)
     called = shown(ledger, "agent_messages", id=CALLER)
@@ -124,9 +124,11 @@ def test_the_messages_of_the_seed_are_shown(ledger: Ledger, tmp_path: Path) -> N
     }.items() <= data.items()
 
 
-def test_the_turn_of_the_seed_is_known_by_its_prompt(ledger: Ledger, tmp_path: Path) -> None:
-    rows = seed_chat()
-    for at in range(53, 56):  # the answer is the last message of the seed's turn
+def test_the_turn_of_the_specification_has_the_id_of_its_prompt(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    rows = specified_chat()
+    for at in range(53, 56):  # the answer is the last message of the specified turn
         del rows[f"bubbleId:{MAIN}:m{at}"]
     heads = rows[f"composerData:{MAIN}"]["fullConversationHeadersOnly"]
     del heads[53:]
@@ -146,7 +148,9 @@ def test_the_turn_of_the_seed_is_known_by_its_prompt(ledger: Ledger, tmp_path: P
     assert (above["response_message_id"], above["session_id"]) == (BEFORE, MAIN)
 
 
-def test_the_heavy_turn_of_the_seed_has_all_its_calls(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_heavy_turn_of_the_specification_has_all_its_calls(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     calls = [
         bubble(f"b{at}", 2, toolFormerData=tool(f"call_{at}", "grep", 41)) for at in range(597)
     ]
@@ -170,7 +174,9 @@ def test_the_heavy_turn_of_the_seed_has_all_its_calls(ledger: Ledger, tmp_path: 
     assert (turn["session_id"], turn["parent_turn_id"]) == (session, "q1")
 
 
-def test_the_subagent_of_the_seed_is_linked_from_both_sides(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_subagent_of_the_specification_is_linked_from_both_sides(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     params = {"description": "Update ONBOARDING.md to align", "prompt": "Align it."}
     start = tool(TASK_CALL, "task_v2", 48, params=json.dumps(params))
     child = f"task-{TASK_CALL}"
@@ -211,7 +217,7 @@ def test_the_subagent_of_the_seed_is_linked_from_both_sides(ledger: Ledger, tmp_
     ],
 )
 @pytest.mark.parametrize("as_text", [True, False])
-def test_the_tool_calls_of_the_seed_are_shown(
+def test_the_tool_calls_of_the_specification_are_shown(
     ledger: Ledger, tmp_path: Path, example: tuple[str, str, int, Any, Any], as_text: bool
 ) -> None:
     call_id, name, number, params, came = example
@@ -229,7 +235,7 @@ def test_the_tool_calls_of_the_seed_are_shown(
     assert (call["message_id"], call["session_id"]) == ("a1", "c")
 
 
-METADATA = {  # the seed's list of what is tracked of a message, each with something in it
+METADATA = {  # the fields of a message in the specification, none of them empty
     "codebaseContextChunks": [{"path": "a.py", "text": "x"}],
     "attachedCodeChunks": [{"relativeWorkspacePath": "a.py"}],
     "attachedFolders": [{"path": "src"}],
@@ -250,7 +256,9 @@ METADATA = {  # the seed's list of what is tracked of a message, each with somet
 }
 
 
-def test_the_metadata_of_the_seed_is_kept_field_by_field(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_metadata_of_the_specification_is_kept_field_by_field(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     answer = bubble(
         "a1", 2, "Done.", 2, aFieldOfTomorrow={"deep": [1]}, supportedTools=[], **METADATA
     )
@@ -267,7 +275,7 @@ def test_the_metadata_of_the_seed_is_kept_field_by_field(ledger: Ledger, tmp_pat
     assert "text" not in kept  # it has a column
 
 
-def test_a_field_beside_one_that_has_a_column_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_field_next_to_one_with_a_column_is_kept(ledger: Ledger, tmp_path: Path) -> None:
     asked, long = json.dumps({"raw": "x" * 3000}), json.dumps({"made": "y" * 3000})
     call = tool("call-1", "write", 1, rawArgs=asked, params=long, result=long)
     fields = {
@@ -297,7 +305,7 @@ def test_a_field_beside_one_that_has_a_column_is_kept(ledger: Ledger, tmp_path: 
     assert json.loads(message["cursor_rules_json"]) == ["style"]
 
 
-def test_what_a_chat_says_beside_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+def test_unmapped_fields_of_a_chat_are_kept(ledger: Ledger, tmp_path: Path) -> None:
     said = {
         "capabilities": [{"type": 30}],
         "isSpec": True,
@@ -313,9 +321,7 @@ def test_what_a_chat_says_beside_is_kept(ledger: Ledger, tmp_path: Path) -> None
     assert kept["composer"] == {"_v": 10, **beside}
 
 
-def test_values_that_are_none_harm_neither_their_chat_nor_the_views(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_null_values_harm_neither_their_chat_nor_the_views(ledger: Ledger, tmp_path: Path) -> None:
     odd = {"name": "A LONE", "contextTokenLimit": "many", "contextTokensUsed": [], "isSpec": "LONE"}
     call = tool("k-LONE", "write", 1, params="{}", result="{}")
     answer = bubble("a1", 2, "LONE", 2, thinking={"text": "Hm."}, toolFormerData=call, size=1e999)
@@ -332,7 +338,7 @@ def test_values_that_are_none_harm_neither_their_chat_nor_the_views(
     assert [each.tool_name for each in ledger.get_turn("q1").tool_calls] == ["write"]
 
 
-def test_what_a_chat_says_of_itself_and_has_no_column_stands_in_its_metadata(
+def test_fields_of_a_chat_without_a_column_are_in_its_metadata(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     said = {

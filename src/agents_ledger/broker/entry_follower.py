@@ -1,4 +1,4 @@
-"""Following an entry that another process answers: what the ledger shows of it."""
+"""Follow a queue entry that another process answers, by polling the ledger."""
 
 from __future__ import annotations
 
@@ -11,57 +11,56 @@ from agents_ledger.model.queue import QueueEntry
 from agents_ledger.model.turns import Turn, Usage
 
 
-class Follower:
-    """What was reported of one entry so far, by our own run or from the ledger."""
+class EntryFollower:
+    """Tracks what was reported of one entry, by a run of this process or from the ledger."""
 
     def __init__(self, ledger: AsyncLedger, queue: AsyncQueue, entry_id: str) -> None:
         self._ledger = ledger
         self._queue = queue
         self._entry_id = entry_id
         self._started: str | None = None
-        self._told = ""
+        self._reported = ""
 
     def note(self, event: RunEvent) -> None:
-        """Remember what was reported, so that no look reports it again."""
+        """Note a reported event, so that `look` does not report it again."""
         if isinstance(event, Started):
-            self._started, self._told = event.turn_id, ""
+            self._started, self._reported = event.turn_id, ""
         elif isinstance(event, TextPiece):
-            self._told += event.text
+            self._reported += event.text
 
     async def look(self) -> list[RunEvent]:
-        """What the ledger shows and was not reported yet. It counts as reported once noted: while
-        this looks, a run of our own may have begun to report the same."""
+        """The events that were not reported yet. They count as reported once noted: a run of this
+        process may begin to report the same during this call."""
         entry = await self._queue.get(self._entry_id)
         if entry.status == "waiting":
             return []
         events: list[RunEvent] = []
-        told = self._told
+        reported = self._reported
         turn = await self._turn(entry)
         if turn is not None and turn.id != self._started:
             events.append(Started(turn.id, entry.session_label, (entry.id,), turn.model))
-            told = ""
+            reported = ""
         if entry.status != "claimed":
             events.append(_end(entry, turn))
         elif turn is not None:
-            said = await self._ledger.partial_text(turn.id)
-            if said.startswith(told) and said != told:
-                events.append(TextPiece(said[len(told) :]))
+            text = await self._ledger.partial_text(turn.id)
+            if text.startswith(reported) and text != reported:
+                events.append(TextPiece(text[len(reported) :]))
         return events
 
     async def _turn(self, entry: QueueEntry) -> Turn | None:
         try:
             return None if entry.turn_id is None else await self._ledger.get_turn(entry.turn_id)
-        except NotFound:  # claimed, and not begun yet
+        except NotFound:  # claimed, but not begun yet
             return None
 
 
 def _end(entry: QueueEntry, turn: Turn | None) -> RunEvent:
-    """How it ended."""
     if turn is None or turn.status != "completed":
         kind = entry.status if entry.status in ("cancelled", "dropped") else "error"
-        kept = turn.messages[-1].content or "" if turn and turn.messages else ""
-        told = entry.error or (turn and turn.error) or entry.status
-        return Failed(turn.id if turn else None, told, kind, kept)
+        text = turn.messages[-1].content or "" if turn and turn.messages else ""
+        error = entry.error or (turn and turn.error) or entry.status
+        return Failed(turn.id if turn else None, error, kind, text)
     text = turn.response.content or "" if turn.response else ""
     usage = Usage(*(getattr(turn, name) for name in Usage.__struct_fields__))
     return Completed(turn.id, text, usage, turn.model)
