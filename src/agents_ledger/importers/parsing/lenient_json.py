@@ -105,7 +105,7 @@ class Repaired(NamedTuple, Generic[T]):
     """A decoded value, and the JSON that the decoder accepted."""
 
     value: T
-    data: bytes  # as it was, or with REPLACEMENT for surrogates and null for NaN
+    data: bytes  # unchanged, or with REPLACEMENT for surrogates and null for NaN
     added: Sequence[int] | None  # offsets of added bytes; None: offsets no longer match
 
 

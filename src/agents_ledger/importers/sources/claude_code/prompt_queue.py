@@ -19,7 +19,7 @@ from agents_ledger.importers.sources.claude_code.rules import NOTICE_TAGS
 from agents_ledger.importers.transcript.columns import Column
 
 
-class _Session(Protocol):
+class _QueueSession(Protocol):
     session_id: str
     chain: Column
     first_at: int
@@ -29,7 +29,7 @@ class _Session(Protocol):
 class QueuedText(NamedTuple):
     """A text in the queue."""
 
-    session: _Session
+    session: _QueueSession
     line: SourceLine
     text: str
     typed_at: str
@@ -53,7 +53,7 @@ class PromptQueue:
         """Forget what waits in the file before."""
         self._waiting = {}
 
-    def enqueue(self, session: _Session, line: SourceLine, record: Record) -> bool:
+    def enqueue(self, session: _QueueSession, line: SourceLine, record: Record) -> bool:
         """Add a text, unless the program put it there itself."""
         text = text_of(record.content)
         if not text or text.startswith(NOTICE_TAGS):
@@ -72,7 +72,7 @@ class PromptQueue:
             return True
         return False
 
-    def add_undelivered(self, sessions: Mapping[str, _Session]) -> None:
+    def add_undelivered(self, sessions: Mapping[str, _QueueSession]) -> None:
         """Add entries for texts that no other record has. Text before the first record of a session
         is the unanswered prompt of one that never began; if it began, its own records have it."""
         texts: dict[str, str] = {}

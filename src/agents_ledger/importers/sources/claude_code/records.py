@@ -46,7 +46,7 @@ _NAME_MAX = 255
 _NULL = Raw(b"null")
 
 
-class _Message(Struct, gc=False):
+class _ClaudeMessage(Struct, gc=False):
     id: str | None = None
     content: Raw = _NULL
 
@@ -77,7 +77,7 @@ class Record(Struct, rename="camel", gc=False):
     leaf_uuid: str | None = None
     ai_title: Any = None
     custom_title: Any = None
-    message: _Message | None = None
+    message: _ClaudeMessage | None = None
     attachment: Raw = _NULL
     compact_metadata: Raw = _NULL
     data: Raw = _NULL
@@ -86,14 +86,14 @@ class Record(Struct, rename="camel", gc=False):
     max_retries: Any = None
 
 
-class _Block(Struct, gc=False):
+class _ClaudeBlock(Struct, gc=False):
     type: str | None = None
     id: str | None = None
     name: str | None = None
     input: Raw = _NULL
 
 
-class _TaskInput(Struct):
+class _SubagentInput(Struct):
     prompt: Any = None
 
 
@@ -132,9 +132,9 @@ class _Content(TypedDict, total=False):
 
 _decode = msgspec.json.Decoder(Record).decode
 _decode_content = msgspec.json.Decoder(_Content).decode
-_decode_blocks = msgspec.json.Decoder(list[_Block]).decode
+_decode_blocks = msgspec.json.Decoder(list[_ClaudeBlock]).decode
 _decode_progress = msgspec.json.Decoder(_Progress).decode
-_decode_task = msgspec.json.Decoder(_TaskInput).decode
+_decode_task = msgspec.json.Decoder(_SubagentInput).decode
 _FIELDS = dict(zip(Record.__struct_encode_fields__, Record.__struct_fields__, strict=True))
 
 
@@ -193,7 +193,7 @@ def make_ids_unique(record: Record, session_id: str, offset: int) -> None:
 
 
 @lru_cache(maxsize=256)
-def _is_uuid(name: str) -> bool:  # most records name the one before
+def _is_uuid(name: str) -> bool:  # most parents are the record before
     return UUID.fullmatch(name) is not None
 
 

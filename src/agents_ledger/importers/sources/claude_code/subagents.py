@@ -24,7 +24,7 @@ from agents_ledger.importers.transcript.columns import Column
 NAME = "claude-code"
 
 
-class _Session(Protocol):
+class _SubagentSession(Protocol):
     session_id: str
     agent_id: str | None
     chain: Column
@@ -54,7 +54,7 @@ class SubagentCalls:
         return self._at_work.setdefault(record.call_id, agent) == agent
 
     def spawned(
-        self, sessions: Iterable[_Session], inline: Iterable[tuple[str, int]]
+        self, sessions: Iterable[_SubagentSession], inline: Iterable[tuple[str, int]]
     ) -> dict[int, dict[str, str]]:
         """Labels of the sessions that calls started, by the entry and the id of the call. `inline`
         has the first entry of each subagent that is in the file of a session."""
@@ -82,7 +82,7 @@ class SubagentCalls:
             if call is not None:
                 yield call, f"{NAME}:{session_id}:{self._entries.name(root)}"
 
-    def _only_calls(self, sessions: Iterable[_Session]) -> Iterator[tuple[str, str]]:
+    def _only_calls(self, sessions: Iterable[_SubagentSession]) -> Iterator[tuple[str, str]]:
         """Calls that alone gave a prompt, and the one subagent that was given it."""
         agents_by_prompt: dict[bytes, list[str]] = {}
         for session in sessions if self._calls else ():

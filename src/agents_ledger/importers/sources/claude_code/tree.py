@@ -52,9 +52,9 @@ class ClaudeTree(EntryTree):
         """A turn is settled if it was answered, or if it failed after something was asked."""
         mask, kinds = self.entries.kind_mask, self.kind_sets(self.entries)
         answered, failed = mask("assistant", *COMPACTION), mask("failure")
-        asked = mask("queued", *ASKING)
+        prompted = mask("queued", *ASKING)
         for turn in range(len(self)):
-            if kinds.has(turn, answered) or (kinds.has(turn, failed) and kinds.has(turn, asked)):
+            if kinds.has(turn, answered) or (kinds.has(turn, failed) and kinds.has(turn, prompted)):
                 self.settle(turn)
 
     # -- which records are a turn -------------------------------------------------------------
@@ -160,13 +160,13 @@ class ClaudeTree(EntryTree):
 
     def forks_within(self) -> dict[int, int]:
         """Prompts below a record from which the agent continued: by turn, that record."""
-        asked, continued = 1, 2
+        prompted, continued = 1, 2
         entries, parents = self.entries, self.entries.parents
         state = bytearray(len(entries))
         for _, above in self._prompts_below_entries():
-            state[above] = asked
+            state[above] = prompted
         for entry, parent in enumerate(parents):
-            if parent is None or state[parent] != asked:
+            if parent is None or state[parent] != prompted:
                 continue
             is_work = entries.kind(entry) in ("assistant", "result")
             if is_work and self.turn_of(parent) == self.turn_of(entry):

@@ -98,7 +98,7 @@ class ClaudeTurns(LazyTurns):
     def build(self, turn: int) -> Turn:
         """Its content."""
         entries, own = self._entries, self._own(turn)
-        log = TurnRecords(
+        log = ClaudeTurnRecords(
             list(map(entries.name, own)),
             list(map(entries.kind, own)),
             entries.records(own, lambda entry: read_content(entries.data(entry))),
@@ -106,7 +106,7 @@ class ClaudeTurns(LazyTurns):
         spills = {key: spill.file for key, spill in self._spills(turn).items()}
         builder = TurnBuilder(self.name(turn), self.parent_name(turn))
         preserved = self._extras.preserved.get(turn)
-        content = _TurnContent(entries.material, builder, log)
+        content = _ClaudeTurnContent(entries.material, builder, log)
         return content.build(self._spawned(turn), spills, preserved)
 
     def _own(self, turn: int) -> Sequence[int]:
@@ -127,7 +127,7 @@ class ClaudeTurns(LazyTurns):
         return {key: self._extras.spills[key] for e in members for key in spills.get(e, ())}
 
 
-class TurnRecords(NamedTuple):
+class ClaudeTurnRecords(NamedTuple):
     """The records of a turn in order."""
 
     uuids: Sequence[str]
@@ -135,14 +135,14 @@ class TurnRecords(NamedTuple):
     records: Sequence[Json]
 
 
-class _TurnContent:
+class _ClaudeTurnContent:
     """Builds a turn from its records."""
 
     def __init__(
         self,
         material: Material,
         builder: TurnBuilder,
-        log: TurnRecords,
+        log: ClaudeTurnRecords,
     ) -> None:
         self.material = material
         self.builder = builder
@@ -441,7 +441,7 @@ def _message_id(uuid: str, record: Json) -> str:
     return as_text(as_dict(record.get("message")).get("id")) or uuid
 
 
-def _local_commands(log: TurnRecords) -> set[str]:
+def _local_commands(log: ClaudeTurnRecords) -> set[str]:
     """The commands that the program itself answered: no agent was asked."""
     local: set[str] = set()
     last: str | None = None
@@ -456,7 +456,7 @@ def _local_commands(log: TurnRecords) -> set[str]:
 
 
 def _results_after_calls(
-    log: TurnRecords, caller_of: Mapping[str, int]
+    log: ClaudeTurnRecords, caller_of: Mapping[str, int]
 ) -> Iterator[tuple[int, Json]]:
     """The records in their order, but results after their calls: of parallel calls the result of
     one may be written before the next call."""

@@ -67,14 +67,14 @@ class _MessageOnly(Struct):
     message: Raw = _NULL
 
 
-class _Block(Struct):
+class _PiBlock(Struct):
     type: Any = None
     id: Any = None
 
 
 decode_record = msgspec.json.Decoder(PiRecord).decode
 _decode_message = msgspec.json.Decoder(_MessageOnly).decode
-_decode_blocks = msgspec.json.Decoder(list[_Block]).decode
+_decode_blocks = msgspec.json.Decoder(list[_PiBlock]).decode
 
 
 def record_without_message(fields: dict[str, Any]) -> PiRecord:

@@ -105,7 +105,7 @@ class PiTurns(LazyTurns):
         builder = TurnBuilder(self.name(turn), self.parent_name(turn))
         builder.workspace_path = setting.cwd
         builder.effective_config_json = to_json(setting.config) if setting.config else None
-        content = _TurnContent(builder, self._frame(turn), setting)
+        content = _PiTurnContent(builder, self._frame(turn), setting)
         for entry in self._tree.members(turn):
             record = as_dict(parse_json(unpacked(entries.data(entry))))
             content.add(entries.name(entry), entries.kind(entry), record)
@@ -147,7 +147,7 @@ class _Entry(NamedTuple):
         return {"entry_id": entry_id} if entry_id else {}
 
 
-class _TurnContent:
+class _PiTurnContent:
     """Builds a turn from its entries."""
 
     def __init__(self, builder: TurnBuilder, frame: TurnFrame, setting: TurnSetting) -> None:
