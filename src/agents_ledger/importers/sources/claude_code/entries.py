@@ -232,10 +232,10 @@ class ClaudeEntries(Entries):
         of the conversation."""
         if not self.has_kind("other"):
             return
-        others = array("i", (e for e in range(len(self)) if self.kind(e) == "other"))
-        tops = nearest_above(others, self.parents, lambda entry: self.kind(entry) != "other")
+        hook_entries = array("i", (e for e in range(len(self)) if self.kind(e) == "other"))
+        tops = nearest_above(hook_entries, self.parents, lambda entry: self.kind(entry) != "other")
         leads = bytearray(len(self))
-        for entry in others:
+        for entry in hook_entries:
             leads[entry] = self.kind(tops[entry]) == "other"
         for entry, parent in enumerate(self.parents):
             if parent is not None and leads[parent]:

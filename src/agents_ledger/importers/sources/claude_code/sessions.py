@@ -167,7 +167,7 @@ class ClaudeFamily:
         entries.resolve_parents()
         entries.cut_leading_hooks()
         repeats = [find_repeats(entries, chain) for chain in self._rewritten]
-        entries.mark_copies(pair for found in repeats for pair in found.items())
+        entries.mark_copies(pair for pairs in repeats for pair in pairs.items())
         self._detached = entries.detach_subagents()
         for session in self.sessions.values():
             # A background fork of 2.1 has no copies; a `fork-context-ref` names where it begins.
@@ -531,7 +531,7 @@ class _LeafTitles:
     def finish(self) -> tuple[SourceTitle, ...]:
         """Add the titles in other files, and return those for other families."""
         self._add_from_other_files()
-        others = tuple(
+        for_others = tuple(
             title
             for leaf, title in self._titles.items()
             if self._entries.find(leaf) is None and UUID.fullmatch(leaf) and title.title
@@ -539,7 +539,7 @@ class _LeafTitles:
         for leaf in self._leaves:
             is_here = self._entries.find(leaf) is not None
             self._material.count("summary", "derived" if is_here else "unmapped")
-        return others
+        return for_others
 
     def _add_from_other_files(self) -> None:
         """Only files in the folder of the record, or above it, count: the program looks nowhere

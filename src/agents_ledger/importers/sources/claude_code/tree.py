@@ -198,14 +198,14 @@ class ClaudeTree(EntryTree):
             first_turn = None if first is None else self.turn_of(first)
             if first_turn is not None:
                 first_turns[turn] = first_turn
-        kept: dict[int, PreservedTurns] = {}
+        whole_turns: dict[int, PreservedTurns] = {}
         for turn, step in self.steps_towards(first_turns).items():
             above = first_turns[turn]
             is_whole = first_entries[turn] in (self.opener(above), self.members(above)[0])
             first, through = (above, self.parent(above)) if is_whole else (step, above)
             if first != turn and through is not None:
-                kept[turn] = PreservedTurns(str(self.name(first)), str(self.name(through)))
-        return kept
+                whole_turns[turn] = PreservedTurns(str(self.name(first)), str(self.name(through)))
+        return whole_turns
 
     def free(self) -> None:
         """Free all but what turns need."""

@@ -191,8 +191,8 @@ class _ClaudeTurnContent:
             return None
         uuids, kinds, _ = self.log
         printed = "printed" in kinds and "queued" not in kinds
-        asked = (uuid for uuid, kind in zip(uuids, kinds, strict=True) if kind in ASKING)
-        if (self.local or printed) and self.local.issuperset(asked):
+        prompts = (uuid for uuid, kind in zip(uuids, kinds, strict=True) if kind in ASKING)
+        if (self.local or printed) and self.local.issuperset(prompts):
             return "completed"  # no agent was asked
         # A compaction without its past is a plain turn with the summary.
         return "completed" if self.has_summary else None
@@ -344,10 +344,10 @@ class _ClaudeTurnContent:
     def _add_results(self, uuid: str, record: Json) -> None:
         at = milliseconds(record.get("timestamp"))
         agent_id = subagent_of_result(record.get("toolUseResult"))
-        others: list[Any] = []
+        unmatched: list[Any] = []
         for block in _blocks(as_dict(record.get("message")).get("content")):
             if block.get("type") != "tool_result":
-                others.append(block)
+                unmatched.append(block)
                 continue
             content = block.get("content")
             status, error = _result_status(block)
@@ -364,15 +364,15 @@ class _ClaudeTurnContent:
                 spawned=f"{NAME}:agent-{agent_id}" if agent_id else None,
             )
             if not has_call:
-                others.append(block)
+                unmatched.append(block)
             elif spilled is not None:  # the part of it that the agent was shown
-                shown = text_of(content)
+                excerpt = text_of(content)
                 self.builder.message(
-                    uuid, "tool", shown, at=at, source="event", tool_call_id=call_id
+                    uuid, "tool", excerpt, at=at, source="event", tool_call_id=call_id
                 )
-        if others:
-            metadata = {"blocks": _other_blocks(others)}
-            text = text_of(others)
+        if unmatched:
+            metadata = {"blocks": _other_blocks(unmatched)}
+            text = text_of(unmatched)
             self.builder.message(uuid, "user", text, at=at, source="event", metadata=metadata)
 
     def _spilled(self, content: Any) -> str | None:
@@ -434,7 +434,7 @@ def _usage_of_others(message: Json) -> list[Any]:
     """What other models used that the provider asked, as an advisor (2.1): it is not in the usage
     of the answer."""
     iterations = as_list(as_dict(message.get("usage")).get("iterations"))
-    return [each for each in iterations if as_dict(each).get("type", "message") != "message"]
+    return [item for item in iterations if as_dict(item).get("type", "message") != "message"]
 
 
 def _message_id(uuid: str, record: Json) -> str:
