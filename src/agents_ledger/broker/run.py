@@ -32,7 +32,7 @@ from agents_ledger.model.agents import permissions
 from agents_ledger.model.agents.config import Config
 from agents_ledger.model.agents.engine import Engine, Finished, MessageDone, ModelConfig, Request
 from agents_ledger.model.agents.permissions import Layer, Permissions
-from agents_ledger.model.compaction import Trigger
+from agents_ledger.model.compaction import Trigger, nears_limit
 from agents_ledger.model.context import Item, TextItem
 from agents_ledger.model.errors import EngineError, HeadMoved, LedgerError, Refused
 from agents_ledger.model.queue import Ask, Claim, QueueLimits, QueueStatus
@@ -210,7 +210,9 @@ class TurnRun:
         """The context of the turn; the session is compacted first if it nears the limit."""
         limits = self.setup.policy.context
         context = await self._context(plan)
-        if self._overflowed or context.total_tokens <= limits.window_tokens * limits.compact_at:
+        if self._overflowed or not nears_limit(
+            context.total_tokens, limits.window_tokens, limits.compact_at
+        ):
             return context
         await self._compact(plan, limits.window_tokens * limits.compact_to, "context_limit")
         return await self._context(plan)

@@ -1,6 +1,6 @@
 """Compacting a session: plan which turns stay, summarise the rest, record a compaction turn.
 
-When a compaction is due: due(), with COMPACT_AT of model/compaction.py; for turns that the broker
+When a compaction is due: due(), with nears_limit() of model/compaction.py; for turns that the broker
 runs, `compact_at` of its policy. Planning only reads, summarising touches no database, and
 recording is one transaction: a failure before that changes nothing. Turns that were recorded
 meanwhile are kept.
@@ -22,13 +22,13 @@ from agents_ledger.ledger.turns import live, recording, threads
 from agents_ledger.model.agents.config import Config
 from agents_ledger.model.agents.engine import Engine, ModelConfig, Request, ask
 from agents_ledger.model.compaction import (
-    COMPACT_AT,
     Chosen,
     Compaction,
     CompactionPlan,
     Strategy,
     Trigger,
     VisibleTurn,
+    nears_limit,
 )
 from agents_ledger.model.context import TextItem
 from agents_ledger.model.errors import (
@@ -202,7 +202,7 @@ def due(
         return None
     if window is not None:
         context = contexts.at(tx, turn_id, count=count)
-        if context.total_tokens > window * COMPACT_AT:
+        if nears_limit(context.total_tokens, window):
             return "context_limit"
     place = threads.place_of(tx, turn_id)
     compacted = threads.place_of(tx, place.compaction_turn_id).depth
