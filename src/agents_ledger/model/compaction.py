@@ -7,8 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-# The default of `compact_at` in the broker's policy, too. Estimates of tokens are off by up to a
-# tenth, and the answer needs room.
+# Also the default of `compact_at` in the broker's policy.
 COMPACT_AT = 0.85
 Trigger = Literal["context_limit", "manual", "periodic", "overflow_recovery"]
 

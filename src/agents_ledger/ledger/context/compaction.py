@@ -1,7 +1,7 @@
 """Compacting a session: plan which turns stay, summarise the rest, record a compaction turn.
 
-When a compaction is due: due(), with nears_limit() of model/compaction.py; for turns that the broker
-runs, `compact_at` of its policy. Planning only reads, summarising touches no database, and
+When a compaction is due: due(), with nears_limit() of model/compaction.py; for turns that the
+broker runs, `compact_at` of its policy. Planning only reads, summarising touches no database, and
 recording is one transaction: a failure before that changes nothing. Turns that were recorded
 meanwhile are kept.
 """
