@@ -1,4 +1,4 @@
-"""Columns: every column of the specification's tables can be written through the ledger and read back."""
+"""Every column of the specified tables can be written through the ledger and read back."""
 
 from __future__ import annotations
 
