@@ -213,6 +213,8 @@ def mend_references(tx: Transaction, loading: Loading, *, leave: tuple[str, ...]
     """Clear what refers to a row that is lost; drop the row, if it is nothing without. References
     to the tables named in `leave` are left alone."""
     references = [reference for reference in _references(tx) if reference.target not in leave]
+    # A list, not a generator: every reference is mended in each round. Rows dropped in one round
+    # may leave others without their target, so it is repeated until nothing changes.
     while any([_mend(tx, reference, loading) for reference in references]):
         pass
 
