@@ -34,6 +34,7 @@ from agents_ledger.model.context import (
 )
 from agents_ledger.model.turns import OPEN_CALL, Message, ToolCall, Turn
 
+# OpenAI accepts at most 40 characters in a call id, Anthropic only letters, digits, _ and -.
 CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 REFUSED_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 NAME_MAX = 64
@@ -81,6 +82,7 @@ class ItemBuilder:
     def call_id(self, call: ToolCall) -> str:
         """The id of a call within this row."""
         chosen = call.id
+        # Made from turn and id, not random: the same thread always gives the same context.
         if chosen in self._call_ids or not CALL_ID.fullmatch(chosen):
             import hashlib
 
@@ -110,6 +112,7 @@ class _Walk:
         for step in turn.steps:
             if isinstance(step, ToolCall):
                 self._call(step)
+            # Results whose call is recorded are shown directly after it, wherever their message is.
             elif step.role != "tool" or step.tool_call_id not in called:
                 self._close()
                 self._message(step)

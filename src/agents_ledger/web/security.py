@@ -185,6 +185,7 @@ class TokenDoor:
 
 def csrf_of(secret: str) -> str:
     """The CSRF token of a login: only its own pages know it."""
+    # Derived from the secret of the login: it needs no storage and ends with the login.
     return hmac.new(secret.encode(), b"csrf", hashlib.sha256).hexdigest()
 
 
@@ -214,6 +215,8 @@ class WebGuard:
             await self._admit(scope, receive, send, request)
 
     def _refused_at_once(self, request: RequestHead) -> tuple[int, str, str] | None:
+        # Before all else, against DNS rebinding: a page of another site can reach this machine
+        # under a name of its own.
         if request.headers.get("host", "").lower() not in self._policy.hosts:
             return 421, "unknown host", "Use the address that the server printed."
         if not self._rate.take(request.client):
@@ -231,6 +234,8 @@ class WebGuard:
     ) -> None:
         log_in = self._login_of(request)
         if log_in is not None:
+            # A link on another site could log the browser in as somebody else, who would then read
+            # what its user does.
             if request.headers.get("sec-fetch-site") == "cross-site":
                 await send_error(send, False, *_CROSS_LOGIN)
             else:
@@ -238,6 +243,7 @@ class WebGuard:
             return
         caller = await self._door.admit(request, self._policy.cookie)
         if caller is None:
+            # A request without a token is no attempt to guess one.
             wrong = bool(request.bearer) and not self._wrong.take(request.client)
             missing = _NO_API_TOKEN if request.is_api else _NO_TOKEN
             await send_error(send, request.is_api, *(_TOO_MANY if wrong else missing))
@@ -357,6 +363,8 @@ def with_headers(send: Send) -> Send:
             headers = list(message.get("headers", ()))
             names = {name.lower() for name, _ in headers}
             headers += [header for header in HEADERS if header[0] not in names]
+            # Conversations are private: no shared cache keeps them, and a browser asks before it
+            # shows one.
             if b"cache-control" not in names:
                 headers.append((b"cache-control", b"private, no-cache"))
             message["headers"] = headers
