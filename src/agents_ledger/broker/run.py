@@ -278,9 +278,9 @@ class TurnRun:
             task.cancel()
         try:
             done, _ = await asyncio.wait([task], timeout=self.setup.policy.engine.timeout_seconds)
-        # The broker is being closed. The turn is still to be sealed, so the cancellation is raised
-        # only after that.
         except asyncio.CancelledError:
+            # The broker is being closed. The turn is still to be sealed, so the cancellation is
+            # raised only after that.
             self.stop(CLOSED)
             done = set()
         if not done:
@@ -306,9 +306,9 @@ class TurnRun:
             return EngineOutcome(None, error.kind, str(error))
         except LedgerError:
             raise
-        # A bug of an engine must not end the queue; what it wrote so far is sealed as a failed
-        # turn.
         except Exception as error:
+            # A bug of an engine must not end the queue; what it wrote so far is sealed as a failed
+            # turn.
             return EngineOutcome(None, "error", f"{type(error).__name__}: {error}")
         return outcome
 

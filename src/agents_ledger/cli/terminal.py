@@ -124,7 +124,8 @@ class Output:
         self._colour = _wants_colour(self.is_terminal)
         self._ascii = not _can_draw(stream.encoding)
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a narrow encoding must not fail
+            # A terminal with a narrow encoding must not make a command fail.
+            stream.reconfigure(errors="backslashreplace")
 
     def line(self, *spans: Span) -> None:
         self._write(_render(spans, colour=self._colour))

@@ -112,8 +112,8 @@ class _Walk:
         for step in turn.steps:
             if isinstance(step, ToolCall):
                 self._call(step)
-            # Results whose call is recorded are shown directly after it, wherever their message is.
             elif step.role != "tool" or step.tool_call_id not in called:
+                # Not for results whose call is recorded: those are shown directly after their call.
                 self._close()
                 self._message(step)
         self._close()

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from agents.memory import SessionSettings
 
 ITEM = "openai_item"
-CALLED = "openai_call"  # an item whose arguments or output are in the tool call of its id
-WRITTEN = "openai_json"  # an item as JSON text, if it has numbers that JSON lacks (NaN)
+# An item whose arguments or output are in the tool call of its id.
+CALLED = "openai_call"
+# An item as JSON text, if it has numbers that JSON lacks (NaN).
+WRITTEN = "openai_json"
 ROLES: dict[str, MessageRole] = {
     "user": "user",
     "assistant": "assistant",

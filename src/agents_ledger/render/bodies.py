@@ -30,7 +30,8 @@ from agents_ledger.model.text.sanitize import visible_lines
 from agents_ledger.render.summaries import command_of, task_text, texts_of
 
 CODE_MAX = 50_000  # characters; longer code is not coloured
-CACHED_MAX = 4_000  # characters; longer messages are rendered each time
+# Characters. Longer messages are rendered each time.
+CACHED_MAX = 4_000
 TEXT_MAX = 200_000  # characters of one text
 IMAGE_DEPTH_MAX = 6
 # Images are embedded in pages: only characters that cannot end an attribute.

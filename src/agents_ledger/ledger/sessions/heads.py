@@ -67,8 +67,9 @@ def writable(tx: Transaction, key: str, **details: Any) -> Pointer:
     if pointer is None:
         try:
             return _create(tx, Session(key, **details))
-        # On a server another writer may have created the session between our look and the insert.
         except NameTaken:
+            # On a server another writer may have created the session between our look and the
+            # insert.
             pointer = find(tx, key)
             # The name is a turn's or an alias of another session: the caller must not write there.
             if pointer is None or pointer.label != key:

@@ -121,9 +121,9 @@ class GroupCommit:
             # Not interruptible: a signal that strikes when the lock is taken would leave it taken.
             while not wake.acquire(timeout=hold.wait_seconds(threading.TIMEOUT_MAX, CHECK_SECONDS)):
                 hold.check()
-        # Ctrl-C: nothing of ours may stay in the queue, and nobody else may hang. A work that a
-        # leader has already taken cannot be withdrawn, so its answer is awaited.
         except BaseException:
+            # Ctrl-C: nothing of ours may stay in the queue, and nobody else may hang. A work that a
+            # leader has already taken cannot be withdrawn, so its answer is awaited.
             withdrawn = self.withdraw(me)
             if not withdrawn:
                 wake.acquire()
