@@ -61,7 +61,6 @@ def offer(
 
 
 def _schema(function: Callable[..., object]) -> Mapping[str, Any]:
-    """The JSON Schema of a function's parameters."""
     hints = inspect.get_annotations(function, eval_str=True)
     properties: dict[str, Any] = {}
     required: list[str] = []

@@ -56,6 +56,7 @@ def spreadsheet_cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = "\n".join(visible(line) for line in value.split("\n"))
+    # Spreadsheets evaluate such cells when a file is opened, and a formula can send data elsewhere.
     return f"'{text}" if value.startswith(_FORMULA) else text
 
 

@@ -47,7 +47,6 @@ class ContextBlock(NamedTuple):
 
 
 def block(part: Part, turn_id: str | None, items: Iterable[Item], count: Counter) -> ContextBlock:
-    """Items weighed."""
     held = tuple(items)
     return ContextBlock(part, turn_id, held, sum(item_tokens(item, count) for item in held))
 

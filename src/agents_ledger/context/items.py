@@ -69,7 +69,6 @@ class ItemBuilder:
         self._call_ids: set[str] = set()
 
     def turn(self, turn: Turn, part: Part) -> list[Item]:
-        """The items of a turn."""
         return _Walk(self, turn, part).items
 
     def messages(self, messages: Iterable[Message], part: Part) -> list[Item]:

@@ -251,7 +251,6 @@ def outcome(call: ToolCall, result_size: int | None = None) -> str:
 
 
 def compacted(turn: Turn) -> str:
-    """What a compaction did."""
     record = turn.compaction
     if record is None:
         return ""

@@ -122,7 +122,6 @@ def _files(engine: Engine) -> list[str]:
 
 
 def make(tx: Transaction, engine: Engine) -> None:
-    """Make the views and the guards."""
     for statement in made_by(engine):
         tx.execute(statement)
 

@@ -21,7 +21,6 @@ class SealedCache:
         self._guard = threading.Lock()
 
     def get(self, key: str) -> Any:
-        """The value, or None."""
         # Without the lock: reading a dict is atomic, and a value that is evicted just now is still
         # true.
         value = self._values.get(key)

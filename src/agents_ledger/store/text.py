@@ -74,7 +74,6 @@ def ids_of(ids: Sequence[str]) -> str:
 
 
 def in_batches(ids: Iterable[str]) -> Iterator[str]:
-    """The items in batches."""
     more = iter(ids)
     while batch := tuple(islice(more, IDS_AT_ONCE)):
         yield ids_of(batch)

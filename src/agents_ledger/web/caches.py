@@ -108,7 +108,6 @@ class BackgroundCache:
             self._failures[name] = failure
 
     def clear(self) -> None:
-        """Drop all values."""
         self._values.clear()
 
     def stop(self) -> None:

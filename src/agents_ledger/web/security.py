@@ -58,7 +58,6 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
 
     @property
     def origins(self) -> frozenset[str]:
-        """The origins of our own pages."""
         scheme = "https" if self.is_https else "http"
         return frozenset(f"{scheme}://{host}" for host in self.hosts)
 
@@ -89,7 +88,6 @@ class RequestHead:
 
     @property
     def bearer(self) -> str:
-        """The token of the Authorization header."""
         scheme, _, secret = self.headers.get("authorization", "").partition(" ")
         return secret.strip() if scheme.lower() == "bearer" else ""
 
@@ -143,7 +141,6 @@ class TokenDoor:
         self.logins = logins
 
     async def by_secret(self, secret: str) -> Token | None:
-        """The valid token of a secret."""
         if not secret:
             return None
         # compare_digest takes the same time for every wrong secret.
@@ -152,7 +149,6 @@ class TokenDoor:
         return await self._ask(self._tokens.find, secret)
 
     async def by_id(self, token_id: str) -> Token | None:
-        """The valid token of an id."""
         if token_id == RUN_TOKEN.id:
             return RUN_TOKEN
         return await self._ask(self._tokens.get, token_id)
@@ -177,7 +173,6 @@ class TokenDoor:
         return None
 
     def valid_ids(self, ids: Collection[str]) -> set[str]:
-        """The ids whose tokens are valid."""
         stored = set(ids) - {RUN_TOKEN.id}
         valid = self._tokens.valid_ids(stored) if stored else set()
         return valid | {RUN_TOKEN.id}

@@ -95,7 +95,6 @@ class Site:
 
     @cached_property
     def templates(self) -> Environment:
-        """The templates of the pages."""
         environment = new_environment(HERE / "templates")
         environment.filters.update(formats.FILTERS)
         environment.globals.update(formats.GLOBALS, card_html=self._card)
@@ -266,7 +265,6 @@ class Site:
         return Markup(html.replace(self._csrf_mark, str(escape(csrf))))  # noqa: S704
 
     def render(self, template: str, request: WebRequest, **values: Any) -> str:
-        """A template as text."""
         theme = request.cookies.get("theme", "")
         zoom = request.cookies.get("zoom", "")
         common = {

@@ -32,8 +32,6 @@ RETIRED = "its records belong to another turn now"
 
 
 class StoredTurn(NamedTuple):
-    """What is stored of a turn."""
-
     fingerprint: bytes
     parent_id: str | None
     projected: bool

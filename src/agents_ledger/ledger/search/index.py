@@ -86,7 +86,6 @@ def put_some(tx: Transaction, turn_ids: Sequence[str]) -> int:
 
 
 def forget(tx: Transaction, turn_ids: Sequence[str]) -> None:
-    """Remove turns from the index."""
     for ids in in_batches(turn_ids):
         # On a server vectors are deleted with their documents, by a foreign key.
         if tx.engine == "sqlite":

@@ -58,7 +58,6 @@ def grown(tx: Transaction, turn_ids: Sequence[str]) -> None:
 
 
 def changed(tx: Transaction, turn_ids: Sequence[str]) -> None:
-    """Index changed turns again."""
     if tx.engine == "sqlite":
         grown(tx, turn_ids)
     else:

@@ -226,7 +226,6 @@ def _merged(*rankings: Sequence[Candidate]) -> list[Candidate]:
 
 
 def nearest(tx: Transaction, embedder: Embedder, text: str) -> list[Candidate]:
-    """The turns nearest to a text by meaning."""
     from agents_ledger.ledger.search import vectors
 
     return vectors.nearest(tx, embedder, text, low=-LAST, high=LAST)

@@ -244,7 +244,6 @@ def add_message(
 
 
 def start_call(tx: Transaction, live: LiveKey, call: ToolCall, *, again: bool = False) -> None:
-    """Commit that a tool is being called."""
     _session_of(tx, live)
     if again and tx.run("call_outcome", turn_id=live.turn_id, id=call.id):
         return

@@ -290,7 +290,6 @@ def fill_call(
 
 
 def id_list(messages: Sequence[Message]) -> str:
-    """The JSON array of their ids."""
     return msgspec.json.encode([message.id for message in messages]).decode()
 
 

@@ -184,7 +184,6 @@ class FileLock:
             os.close(fd)
 
     def is_held(self) -> bool:
-        """Whether somebody holds the lock now."""
         try:
             return not self.try_acquire()
         finally:
@@ -214,12 +213,10 @@ _open_here: Counter[Path] = Counter()  # ledger files that SQLite has open in th
 
 
 def note_open(ledger: Path) -> None:
-    """Say that SQLite has a ledger file open."""
     _open_here[ledger] += 1
 
 
 def note_closed(ledger: Path) -> None:
-    """Say that SQLite has closed it."""
     _open_here[ledger] -= 1
 
 

@@ -104,7 +104,6 @@ class DamagedFile:
         return pages
 
     def close(self) -> None:
-        """Close the file and its log."""
         self._file.close()
         self._log.close()
 

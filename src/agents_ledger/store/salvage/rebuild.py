@@ -66,7 +66,6 @@ class Loading(Struct):
     changes: list[RowChange] = field(default_factory=list)
 
     def of(self, table: str) -> TableRows:
-        """The counts of a table."""
         return self.tables.setdefault(table, TableRows(table))
 
     def repaired(self, table: str, key: str, what: str) -> None:

@@ -26,7 +26,6 @@ class WriteAheadLog:
             self._read(self._file)
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
 

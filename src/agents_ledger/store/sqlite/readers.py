@@ -51,6 +51,5 @@ class ReaderPool:
                 reading.end()
 
     def close(self) -> None:
-        """Close those that are idle."""
         while self._idle:
             self._idle.pop().connection.close()
