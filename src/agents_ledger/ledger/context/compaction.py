@@ -262,6 +262,7 @@ def record(
     text = summary.text if summary else ""
     held = visible.Held(plan.kept_turn_ids, None if summary else plan.summary_turn_id)
     before, after = _tokens(tx, plan, text, held, request.count)
+    # Measured on the thread as it is now: a summary may be longer than the turns it replaces.
     if after >= before:
         raise Refused(
             f"the compaction would leave {after} tokens of {before}: nothing is gained",
@@ -332,6 +333,7 @@ def _on_head(tx: Transaction, plan: CompactionPlan) -> CompactionPlan:
     if head is None or not threads.on_thread(tx, plan.turn_id, head):
         raise moved
     planned = threads.place_of(tx, plan.turn_id)
+    # Somebody else compacted the thread meanwhile: the turns of this plan are hidden already.
     if threads.place_of(tx, head).compaction_turn_id != planned.compaction_turn_id:
         raise moved
     first = plan.first_kept_turn_id or threads.above(tx, head, planned.depth + 1)

@@ -48,7 +48,8 @@ from agents_ledger.store.database import Database, Row, Transaction
 from agents_ledger.store.text import in_batches
 
 Outcome = Literal["imported", "upserted", "skipped"]
-BATCH_BYTES = 5 << 20  # of content in a transaction: other writers wait no longer than that takes
+# Bytes of content in a transaction: other writers wait no longer than that takes.
+BATCH_BYTES = 5 << 20
 BATCH_TURNS = 200
 BATCH = 50  # derivations
 TURNS_AT_ONCE = 1000
@@ -100,7 +101,9 @@ class Projector:
         batch: list[Change] = []
         is_first = True
         for more in _batches(plan.changes(self._core.db)):
-            if batch:  # the last batch is committed with the heads and notes, so it waits
+            # The last batch is committed together with the heads and notes, so each batch waits for
+            # the next.
+            if batch:
                 self.flush()
                 self._commit([_CommitPart(plan, batch, is_first, is_last=False)])
                 is_first = False
@@ -214,9 +217,11 @@ class Names:
 
 def _write_parts(tx: Transaction, parts: Sequence[_CommitPart]) -> None:
     """Write parts of derivations that share no turns: the turns of all of them, table by table."""
+    # On a server two imports may derive the same tree: one at a time decides where its turns go.
     tx.run("lock_projection")
     for part in parts:
         if part.is_first:
+            # All sessions before any turn: a call may name a session of a later part.
             part.plan.ensure_sessions(tx)
     new = write_batch(tx, [change for part in parts for change in part.changes])
     for part in parts:

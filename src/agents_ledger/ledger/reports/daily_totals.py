@@ -14,9 +14,11 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.model.text.periods import DAY_MS
 from agents_ledger.store.database import Database, Row, Transaction
 
-TURNS_AT_ONCE = 2000  # in one transaction: other writers wait for it
+# In one transaction: other writers wait for it.
+TURNS_AT_ONCE = 2000
 DAYS_AT_ONCE = 1000
-DAYS_MAX = 5000  # further back, days are read turn by turn
+# Days further back are read turn by turn.
+DAYS_MAX = 5000
 
 
 class SummedDay(NamedTuple):
@@ -66,6 +68,7 @@ def _missing(tx: Transaction, before: int) -> list[SummedDay]:
 
 def _sum_up(tx: Transaction, days: Sequence[SummedDay]) -> None:
     """Store the totals of these days, except those that another process has stored meanwhile."""
+    # On a server another process may sum up the same days at the same time.
     tx.run("lock_summaries")
     first, last = days[0].day, days[-1].day
     within = {"since": first * DAY_MS, "until": (last + 1) * DAY_MS}

@@ -19,9 +19,13 @@ BATCH = 250  # turns indexed at once
 # Writes after which a handle indexes a full batch: its own turns and as many that others left.
 # Larger backlogs are left to servers, imports and watch, which have the time.
 LOOK_EVERY = BATCH // 2
-CLOSE_FROM = 50  # waiting turns from which on a closing writer indexes them
+# Waiting turns from which on a closing writer indexes them. Fewer are left to the next one, so that
+# a short command ends quickly.
+CLOSE_FROM = 50
 CLOSE_STEPS = 2  # batches that it indexes at most
-TOGETHER = 20  # turns in one commit from which on they are indexed with it
+# Turns in one commit from which on they are indexed with it: they are in memory already, and enough
+# for the index to take them at once.
+TOGETHER = 20
 
 
 class _Waiting(Struct, frozen=True):
@@ -54,7 +58,6 @@ def grown(tx: Transaction, turn_ids: Sequence[str]) -> None:
 
 
 def changed(tx: Transaction, turn_ids: Sequence[str]) -> None:
-    """Index changed turns again."""
     if tx.engine == "sqlite":
         grown(tx, turn_ids)
     else:

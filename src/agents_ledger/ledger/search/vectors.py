@@ -23,13 +23,18 @@ if TYPE_CHECKING:
     from agents_ledger.model.agents.embedding import Embedder
 
 BATCH = 200
-TEXT_MAX = 4_000  # characters of a turn that its vector is computed from
+# Characters of a turn that its vector is computed from.
+TEXT_MAX = 4_000
 NEAREST = 200
 COMPARED_AT_ONCE = 20_000
-INDEX_FROM = 20_000  # vectors; below that, comparing all of them is fast enough
-ARRAY_HEAD = 5  # words before the numbers of an array that PostgreSQL sends
+# Below this, comparing all vectors is fast enough, and exact.
+INDEX_FROM = 20_000
+# 32-bit words before the elements of an array in PostgreSQL's binary format: dimensions, flags,
+# element type, and length and lower bound of the only dimension.
+ARRAY_HEAD = 5
 PAUSE_S = 10.0  # seconds until a few new turns get their vectors
-FUSION = 60  # the usual constant of reciprocal rank fusion
+# The usual constant of reciprocal rank fusion: it keeps first places from outweighing all others.
+FUSION = 60
 
 
 class Vector(NamedTuple):
