@@ -41,7 +41,7 @@ class AiderLog(MessageLog):
     def _read_inputs(self, material: Material, file: SourceFile) -> None:
         at, texts = 0, list[str]()
         for line in material.lines(file):
-            text = (line.data or b"").decode(errors="replace")
+            text = (line.data or b"").decode(errors="replace").rstrip("\r")
             if match := rules.INPUT_TIME.match(text):
                 at, texts = _local_ms(match[1]), []
             else:
@@ -71,7 +71,7 @@ class AiderLog(MessageLog):
                 self._add(session, LogMessage(message_id, kind, data), lines)
 
     def _start(self, started: str, prompt: bytes) -> LogSession:
-        digest = hashlib.sha256(prompt).hexdigest()[:ID_CHARACTERS]
+        digest = hashlib.sha256(_prompt_text(prompt).encode()).hexdigest()[:ID_CHARACTERS]
         session = self.session(f"{started.replace(' ', 'T')}-{digest}")
         session.folder = self.folder
         session.created_at = session.updated_at = _local_ms(started)
