@@ -8,6 +8,7 @@ from msgspec import Struct
 class ImportLimits(Struct, frozen=True, kw_only=True):
     """Whatever exceeds `record_bytes` or `text_bytes` is archived and reported, but not parsed."""
 
+    # A value of 100 MB took 650 MB of memory when rows were read whole.
     record_bytes: int = 64 << 20
     # Of one text, as Python holds it: up to four bytes a character.
     text_bytes: int = 28 << 20

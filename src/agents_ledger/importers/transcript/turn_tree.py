@@ -158,6 +158,7 @@ class EntryTree(TurnTree, ABC):
         folded = self.fold(groups)
         remaining = (opener for opener in groups.openers if opener not in folded)
         self._openers = array("i", roots_first(remaining, groups.parents))
+        # NONE is -1, so that it indexes the last place.
         numbers = array("i", [NONE]) * (len(parents) + 1)  # the last: of no entry
         for turn, opener in enumerate(chain(self._openers, folded)):
             numbers[opener] = turn
@@ -299,6 +300,7 @@ def _ends_of_chains(targets: Mapping[int, int]) -> dict[int, int]:
         while at in targets and at not in ends and at not in path:
             path[at] = None
             at = targets[at]
+        # Every chain is followed once, however many prompts without an answer it has.
         ends |= dict.fromkeys(path, ends.get(at, at))
     return ends
 

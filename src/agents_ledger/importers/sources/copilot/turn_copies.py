@@ -72,6 +72,7 @@ class CopilotCopies(TurnCopies[CopilotTurnCopy]):
     def __init__(self, material: Material) -> None:
         super().__init__(CopilotTurnCopy, material, KINDS)
         self.names = Numbering()  # of events and turns
+        # Events made of a document have no bytes in a file that could be read again.
         self._document_events: dict[int, bytes] = {}  # no line of a file contains these
 
     def add_event(

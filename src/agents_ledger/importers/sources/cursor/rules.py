@@ -38,7 +38,6 @@ META = "meta.json"
 # -- bubbles ----------------------------------------------------------------------------------
 
 USER_TYPES = (1, "user")  # numbers since late 2024
-# Real bubbles of 2025-10 have completed, error, cancelled and loading.
 STATUSES: dict[str, CallStatus] = {
     "aborted": "cancelled",
     "canceled": "cancelled",
@@ -72,7 +71,6 @@ FILE_TOOLS = FileTools(
         "search_replace": "written",
         "write": "written",
     },
-    # params are in camelCase, rawArgs, as the model wrote them, in snake_case.
     paths=("path", "relativeWorkspacePath", "targetFile", "target_file", "file_path", "filePath"),
 )
 TASK_TOOLS = ("task", "task_v2")

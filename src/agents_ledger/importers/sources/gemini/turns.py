@@ -73,6 +73,7 @@ class _GeminiTurn:
         if is_cancellation(message):
             fails = not self.builder.answered
         else:
+            # After a final answer, other errors are of commands or editors.
             fails = not self.is_done or text.startswith(rules.API_ERROR)
         if fails:
             self.builder.failed, self.builder.error = True, text or "error"

@@ -168,6 +168,7 @@ class PiEntries(Entries):
         self.transcripts = SetColumn(len(self))
         for number, entries in enumerate(transcripts):
             self.transcripts.assign(entries, [number])
+        # Most families are one transcript without repetitions: nothing has to be compared.
         if len(transcripts) == 1 and not self._repeated:
             return range(len(self))
         self._firsts = Column("I", range(len(self)))
@@ -196,6 +197,8 @@ class PiEntries(Entries):
         if self.callers[copy] is not None:
             self.callers[first] = self.callers[copy]
         self._show_heavier(first, copy)
+        # A named parent is better evidence than the entry before; the name breaks ties in any
+        # order.
         if self._parent_key(copy) < self._parent_key(first):
             self.parents[first] = self.parents[copy]
             self._parent_ranks[first] = self._parent_ranks[copy]

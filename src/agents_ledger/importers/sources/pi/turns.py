@@ -125,6 +125,7 @@ class PiTurns(LazyTurns):
             min(
                 (speakers[number] for number in transcripts if number in speakers), default="human"
             ),
+            # Transcripts are numbered with the original before its forks.
             folders[min(transcripts)],
             dict(spawned[entry] for entry in members if entry in spawned) if spawned else {},
             entries.configs[entries.config_of[next(answers, members[0])]],
@@ -288,6 +289,7 @@ class _PiTurnContent:
     def _end_call(self, message: Json) -> Json:
         """How a call of the model ended; what it cost."""
         failed = message.get("stopReason") in ("error", "aborted")
+        # "aborted" by a person is no failure of the turn, but its reason is shown.
         self.builder.failed = message.get("stopReason") == "error"
         error = as_text(message.get("errorMessage"))
         self.builder.error = (error or str(message["stopReason"])) if failed else None
@@ -324,6 +326,7 @@ class _PiTurnContent:
         name = call_id
         while name in self.call_names:
             self.uses[call_id] += 1
+            # ID, ID:2, ID:3: stable as long as the entries before it are.
             name = f"{call_id}:{self.uses[call_id] + 1}"
         self.call_names.add(name)
         message, calls = self.waiting.get(call_id, ("", []))
