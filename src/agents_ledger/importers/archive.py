@@ -30,6 +30,7 @@ from agents_ledger.model.errors import Conflict, LedgerError, Refused, StoreUnav
 from agents_ledger.model.imports.sources import Fault, SourceFile, SourceKind
 
 COMPRESSED_IN_THREAD = 64 << 10  # less is compressed before a thread has started
+# zstd releases the GIL; a second process for deriving cost more CPU (docs/decisions/0027).
 COMPRESSION_THREADS = 2  # compressing is a sixth of an import
 
 

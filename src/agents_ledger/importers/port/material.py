@@ -209,6 +209,7 @@ class Material:
                     yield line
                 start, number, length = start + length + 1, number + 1, 0
             length += len(rest)
+            # The rest of the line is still counted, so that the next one has its offset and number.
             if length > record_max:
                 unfinished = []
             elif rest:
@@ -224,6 +225,7 @@ class Material:
         """A line to be parsed later."""
         if self.holds:
             return line.data or b""
+        # One session of 874 MB is derived in 179 MB of memory (docs/decisions/0019).
         return RecordSpan(line.file.id, line.offset << LENGTH_BITS | line.length)
 
     def bytes_of(self, record: SourceLine | HeldRecord) -> bytes:
@@ -281,6 +283,7 @@ class Material:
     def rows(self, file: SourceFile, wanted: RowCondition | None = None) -> Iterator[SourceRow]:
         """Every version of every row, or of the wanted ones, in the order they were archived."""
         held: list[_RowVersion] = []
+        # A first pass, as only the end of the archive shows which version of a row is the latest.
         latest = iter(_last_occurrences(self._identities(file, wanted, held)))
         for version in held or map(self._version_of, self._framed(file, wanted)):
             row = version.row

@@ -58,6 +58,7 @@ class Entries:
 
     def kind_sets(self, owners: Sequence[int], number: int) -> array[int]:
         """For `KindSets`: by owner, the kinds of its entries as bits."""
+        # Two bytes of bits: a source has at most 16 kinds of entries.
         bits, kinds = array("H", bytes(2 * number)), self._kinds
         for entry, owner in enumerate(owners):
             if owner >= 0:

@@ -49,6 +49,7 @@ def message_node(
     kind: MessageKind, parent: str | None, data: bytes, record: HeldRecord, file_id: int
 ) -> MessageNode:
     """The node of a message with this content, which can be read again from its record."""
+    # A checksum is enough: it only has to notice that a message of the same id has changed.
     fingerprint = b"%d:%d;" % (len(data), zlib.crc32(data))
     return MessageNode(kind, parent, fingerprint, _single_file(file_id), record)
 

@@ -103,6 +103,7 @@ class PiFamily:
         for transcript in self.transcripts:
             by_session.setdefault(transcript.session_id, []).append(transcript)
         for session_id, transcripts in by_session.items():
+            # A session may have several: the file, its .reset or .deleted copy, and the database.
             transcripts.sort(key=lambda t: (t.last_at, len(t.entries), t.rank()))
             yield self._session(session_id, transcripts, tree.head(transcripts[-1].leaf))
 
