@@ -98,7 +98,6 @@ class Archiver:
                     raise
 
     def flush(self) -> None:
-        """Commit the current batch."""
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         if not batch:
             return

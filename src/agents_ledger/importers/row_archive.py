@@ -100,7 +100,7 @@ def archive_rows(
     state = databases.state(path)
     new_rows = _NewRows(sources, file, tables, exclusion.make_filter, limits)
     batch, size, number = [], 0, 0
-    # Until all is archived the old cursor stays: rows may be archived twice, but none is missed.
+    # Until all is archived the old cursor stays: after an interruption no row is missed.
     cursor_before = file.cursor_json
     try:
         with databases.snapshot(path, limits) as connection:

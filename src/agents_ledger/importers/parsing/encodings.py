@@ -128,7 +128,6 @@ class Utf8:
         return blocks if wide is None else wide.pieces(blocks)
 
     def read(self, file_id: int, start: int, length: int) -> bytes:
-        """Some bytes of a file."""
         wide = self._known(file_id)
         if wide is None:
             return self._given.read(file_id, start, length)

@@ -229,7 +229,6 @@ class Material:
         return RecordSpan(line.file.id, line.offset << LENGTH_BITS | line.length)
 
     def bytes_of(self, record: SourceLine | HeldRecord) -> bytes:
-        """The bytes of a line."""
         if isinstance(record, bytes):
             return record
         if isinstance(record, RecordSpan):
@@ -242,7 +241,6 @@ class Material:
     # -- documents ----------------------------------------------------------------------------
 
     def document(self, file: SourceFile) -> bytes:
-        """The whole of a file."""
         data = BytesIO()  # joining a list of blocks would hold them twice
         data.writelines(self._sources.stream(file.id))
         return data.getvalue()
@@ -353,7 +351,6 @@ class Material:
         return row if self.holds else structs.replace(row, values=None)
 
     def values_of(self, row: SourceRow) -> dict[str, Any]:
-        """The values of a held row."""
         if row.values is not None:
             return row.values
         record = unframe(self._sources.read(row.file_id, row.offset, row.length))
@@ -369,7 +366,6 @@ class Material:
         self.faults.append(Fault(file.path, what, offset, number))
 
     def file_of(self, at: RecordPosition) -> SourceFile:
-        """The file of a record."""
         if isinstance(at, SourceFile):
             return at
         if isinstance(at, SourceLine):

@@ -41,7 +41,6 @@ class Entries:
         return len(self._kinds) - 1
 
     def kind(self, entry: int) -> str:
-        """The kind of an entry."""
         return self._kind_names[self._kinds[entry]]
 
     def set_kind(self, entry: int, kind: str) -> None:
@@ -121,7 +120,6 @@ class KindSets:
         self._bits = entries.kind_sets(owners, number)
 
     def has(self, turn: int, kinds: int) -> bool:
-        """Whether a turn has an entry of these kinds."""
         return bool(self._bits[turn] & kinds)
 
     def has_only(self, turn: int, kinds: int) -> bool:

@@ -74,7 +74,6 @@ class LazyTurns(ABC):
         return map(self._derived, self._turns.order())
 
     def parent_name(self, turn: int) -> str | None:
-        """The id of the turn above."""
         parent = self._turns.parent(turn)
         return None if parent is None else self.name(parent)
 

@@ -49,7 +49,6 @@ class RecordOffsets:
             self._data.append(data)
 
     def put(self, number: int, line: SourceLine) -> None:
-        """Replace a line."""
         data = line.data or b""
         self._rows[WIDTH * number : WIDTH * number + WIDTH] = _pack(
             self._first[line.file.id] + line.offset, line.length, line.number, zlib.crc32(data)

@@ -11,7 +11,6 @@ from typing import IO, Any, Generic, TypeVar, overload
 from weakref import finalize
 
 T = TypeVar("T")
-# /tmp is memory on many systems, and the file is as large as what it holds back.
 ROOMY = "/var/tmp"  # noqa: S108 - the file there has no name
 
 

@@ -136,11 +136,9 @@ class OpenerChildren:
         return child if child >= 0 else None
 
     def none(self, opener: int) -> bool:
-        """Whether there is no child."""
         return self._only[opener] == NONE
 
     def several(self, opener: int) -> bool:
-        """Whether there are several children."""
         return self._only[opener] == _SEVERAL
 
 
@@ -211,11 +209,9 @@ class EntryTree(TurnTree, ABC):
     # -- the turns ----------------------------------------------------------------------------
 
     def opener(self, turn: int) -> int:
-        """The entry that opens a turn."""
         return self._openers[turn]
 
     def turn_of(self, entry: int) -> int | None:
-        """The turn that an entry is in."""
         turn = self._turn_of[entry]
         return turn if turn >= 0 else None
 

@@ -127,24 +127,19 @@ class _Session(Struct):
 
 
 class Aix(Source):
-    """Reader of AIX databases."""
-
     name = NAME
     version = VERSION
     kind: SourceKind = "rows"
     tables = TABLES
 
     def roots(self, home: Home) -> Sequence[Path]:
-        """Where AIX keeps its database."""
         folder = home.config("aix") if home.platform == "darwin" else home.data("aix")
         return [folder / "aix.db"]
 
     def wants(self, path: Path) -> bool:
-        """The database."""
         return path.name == "aix.db"
 
     def kind_of(self, _: Path, head: bytes) -> SourceKind:
-        """Always a database."""
         return "rows"
 
     def recognises(self, path: Path, head: bytes) -> bool:
@@ -158,7 +153,6 @@ class Aix(Source):
         return f"{self.name}:{path}"
 
     def projects(self, _: Path, __: Look) -> Collection[Project] | None:
-        """Its rows tell."""
         return ()
 
     def row_filter(
@@ -179,7 +173,6 @@ class Aix(Source):
         )
 
     def derive(self, material: Material) -> Derivation:
-        """What the rows say."""
         return _Outline(material).derivation()
 
 
@@ -265,7 +258,6 @@ class _Outline:
     # -- what comes of it ---------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
-        """Turns, parents first, and sessions."""
         turns: list[DerivedTurn] = []
         sessions = []
         for name in sorted(self.sessions):

@@ -75,7 +75,7 @@ FILE_TOOLS = FileTools(
 )
 TASK_TOOLS = ("task", "task_v2")
 # `name` may be missing in toolFormerData; then the number shows the tool.
-TASK_NUMBER = 48  # of the tool, where its name is missing
+TASK_NUMBER = 48
 # Both are 0 in most bubbles.
 TOKENS: TokenFields = {"input_tokens": "inputTokens", "output_tokens": "outputTokens"}
 

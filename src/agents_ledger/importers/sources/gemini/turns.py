@@ -42,7 +42,6 @@ def build_turn(
     messages: Sequence[tuple[str, MessageNode]],
     context: GeminiTurnContext,
 ) -> Turn:
-    """The turn of these messages."""
     building = _GeminiTurn(TurnBuilder(turn.id, turn.parent), context)
     for message_id, node in messages:
         building.add(message_id, node.kind, record_of(material, node.record))

@@ -56,7 +56,6 @@ class PiEntries(Entries):
         self._config_numbers: dict[tuple[tuple[str, str], ...], int] = {}
 
     def config_number(self, config: Config) -> int:
-        """The number of some settings."""
         number = self._config_numbers.setdefault(tuple(config.items()), len(self.configs))
         if number == len(self.configs):
             self.configs.append(config)
@@ -128,7 +127,6 @@ class PiEntries(Entries):
         self._checksums[first] = self._checksums[copy]
 
     def digest(self, entry: int) -> bytes:
-        """The digest of an entry."""
         return bytes(self._digests[DIGEST * entry : DIGEST * entry + DIGEST])
 
     def name(self, entry: int) -> str:

@@ -21,8 +21,6 @@ from agents_ledger.model.turns import MessageSource
 
 
 class PiFamily:
-    """The files of a family."""
-
     def __init__(self, material: Material, source: str) -> None:
         self.material = material
         self.source = source
@@ -59,7 +57,6 @@ class PiFamily:
         return transcripts
 
     def derivation(self, version: int) -> Derivation:
-        """The turns and sessions."""
         tree = PiTree(self.entries, self.entries.merge([t.entries for t in self.transcripts]))
         context = TurnContext(
             [transcript.file.id for transcript in self.transcripts],

@@ -73,8 +73,6 @@ class TurnSetting(NamedTuple):
 
 
 class PiTurns(LazyTurns):
-    """The turns of a family."""
-
     def __init__(self, tree: PiTree, version: int, context: TurnContext) -> None:
         self._tree = tree
         self._entries = tree.entries
@@ -96,11 +94,9 @@ class PiTurns(LazyTurns):
         return [part.encode(errors="replace") for part in parts], files
 
     def record_ids(self, turn: int) -> Iterable[str]:
-        """The ids of its entries."""
         return map(self._entries.name, self._tree.members(turn))
 
     def build(self, turn: int) -> Turn:
-        """Its content."""
         entries, setting = self._entries, self._setting(turn)
         builder = TurnBuilder(self.name(turn), self.parent_name(turn))
         builder.workspace_path = setting.cwd
@@ -133,8 +129,6 @@ class PiTurns(LazyTurns):
 
 
 class _Entry(NamedTuple):
-    """An entry of a turn."""
-
     key: str
     kind: str
     at: int
@@ -162,7 +156,6 @@ class _PiTurnContent:
         self.waiting: dict[str, tuple[str, list[str]]] = {}  # by id: the last message, its calls
 
     def add(self, key: str, kind: str, record: Json) -> None:
-        """One more entry."""
         message = as_dict(record.get("message"))
         entry = _Entry(key, kind, milliseconds(record.get("timestamp")), record, message)
         if kind == "assistant":
