@@ -30,6 +30,7 @@ from agents_ledger.model.errors import Conflict, LedgerError, Refused, StoreUnav
 from agents_ledger.model.imports.sources import Fault, SourceFile, SourceKind
 
 COMPRESSED_IN_THREAD = 64 << 10  # less is compressed before a thread has started
+# zstd releases the GIL; a second process for deriving cost more CPU (docs/decisions/0027).
 COMPRESSION_THREADS = 2  # compressing is a sixth of an import
 
 
@@ -97,7 +98,6 @@ class Archiver:
                     raise
 
     def flush(self) -> None:
-        """Commit the current batch."""
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         if not batch:
             return
@@ -123,6 +123,7 @@ class Archiver:
         with files.open_regular(path) as opened:
             status = os.fstat(opened.fileno())
             looks = (status.st_size, status.st_mtime_ns)
+            # Size and time alone: hashing every file would read the whole history at each import.
             if known and known.kind != "rows" and (known.size, known.mtime_ns) == looks:
                 self._add_unless_derived(known, source)
                 return
@@ -252,6 +253,7 @@ class Archiver:
             last = self._sources.read(archived.id, max(0, size - TAIL_BYTES), TAIL_BYTES)
         chunks = files.chunks(file.path, opened, size)
         data = next(chunks, b"")
+        # A fork begins with copies, which take little room when compressed against the original.
         if size == 0 and archived.kind == "lines":
             base = base or self._original(archived, data)
         while True:

@@ -118,7 +118,9 @@ class Importer:
         `progress` is called with the number of bytes done since the last call."""
         started_at = now_ms()
         self.report.empty += empty_files(files)
+        # An import that died may have archived titles for sessions that it did not derive again.
         self._new_titles += self.sources.unshown_titles()
+        # Before archiving: what this import archives is behind as well, and is derived anyway.
         unfinished = [file for file in self.sources.files_behind() if file.source in SOURCES]
         archiver = self._archive(files, progress)
         for file in unfinished:  # left by an interrupted import

@@ -20,6 +20,7 @@ def family_files(
     """The files of a family to derive from. `superseded` includes states of documents that later
     states contain; so does a new version of the source."""
     files = sources.files_of_family(family)
+    # A new version of a source may take more from states that a later one contained so far.
     is_current = {file.derived_version for file in files} <= {source.version, SUPERSEDED, 0}
     if superseded or not is_current:
         return list(files)

@@ -103,6 +103,7 @@ def _item_hash(item: Any) -> str:
     if isinstance(item, dict):
         said = {name: value for name, value in item.items() if name != "importedAtMs"}
     try:
+        # Sorted: the order of names in JSON means nothing, and a client may change it on a retry.
         text = json.dumps(said, sort_keys=True, separators=(",", ":"), default=str)
     except (RecursionError, TypeError, ValueError):
         text = "unreadable"  # the item will fail
@@ -127,6 +128,7 @@ def import_sessions(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any
         for result in results
         if result["status"] in ("imported", "upserted")
     ]
+    # Of two requests with one key at the same time the first answer stands for both.
     stands = ledger.import_requests.answer(asked.key, given, asked.run_id, written)
     return _same_again(stands, asked, request_hash)
 
@@ -422,6 +424,7 @@ def import_chunk(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any]:
             "items": [item],
         },
     )
+    # After the answer is stored: an interrupted upload can be sent again.
     ledger.import_requests.unstage(asked.source, upload_id)
     return _completed(part, upload_id, response)
 

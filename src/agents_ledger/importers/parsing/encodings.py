@@ -16,6 +16,7 @@ from typing import Protocol
 BOM = b"\xef\xbb\xbf"
 WIDE = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 MARK = 2  # bytes that say so
+# A mark may be missing: the first two characters of JSON are ASCII.
 UNMARKED = {  # how JSON begins
     "utf-16-le": re.compile(rb"[{\[]\0[\"{}\[\]\s]\0"),
     "utf-16-be": re.compile(rb"\0[{\[]\0[\"{}\[\]\s]"),
@@ -127,7 +128,6 @@ class Utf8:
         return blocks if wide is None else wide.pieces(blocks)
 
     def read(self, file_id: int, start: int, length: int) -> bytes:
-        """Some bytes of a file."""
         wide = self._known(file_id)
         if wide is None:
             return self._given.read(file_id, start, length)

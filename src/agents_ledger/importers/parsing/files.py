@@ -32,6 +32,7 @@ PACKED_BYTES = 1 << 20  # from each, where it is packed
 ARCHIVE, COMPRESSED = ".zip", ".zst"
 LINKED = "it is a link: to import what it leads to, name that file itself"
 NO_FILE = "it is not a file"
+# A .zst file of 190 kB held 2 GB, and kept an import busy for 170 seconds.
 UNPACKED_MAX = 64 << 20  # bytes that any packed file may hold
 # A larger one may hold so many times its size: logs are packed to a tenth or less.
 RATIO_MAX = 200
@@ -44,6 +45,7 @@ def open_regular(path: Path) -> BinaryIO:
     path = on_disk(path)
     if is_own_file(path):
         raise Refused("it belongs to a ledger that is open here")
+    # O_NOFOLLOW and O_NONBLOCK: the path may have become a link or a pipe since it was looked at.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_BINARY", 0)
     try:
@@ -53,6 +55,7 @@ def open_regular(path: Path) -> BinaryIO:
     except OSError as error:
         what = LINKED if path.is_symlink() else f"cannot be read: {error.strerror}"
         raise Refused(what) from error
+    # Checked once more on what was opened.
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise Refused(NO_FILE)

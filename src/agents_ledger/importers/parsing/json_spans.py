@@ -44,7 +44,7 @@ class _Nesting:
 
     def __init__(self) -> None:
         self.depth = 0
-        # Of the array the objects stand in, once it is known.
+        # Of the array that contains the objects, once it is known.
         self.level = -1
         self.start = -1
 
@@ -70,7 +70,7 @@ class _Nesting:
 def objects(blocks: Iterable[bytes]) -> Iterator[tuple[int, int]]:
     """Where each object of a top-level array begins and ends; or the one object that is all."""
     nesting = _Nesting()
-    # A string goes on after it; where what is looked at stands.
+    # What an unfinished string at the end of a block leaves over; and the offset of the data.
     rest, base = b"", 0
     for block in blocks:
         data, rest = rest + block, b""

@@ -209,6 +209,7 @@ class Material:
                     yield line
                 start, number, length = start + length + 1, number + 1, 0
             length += len(rest)
+            # The rest of the line is still counted, so that the next one has its offset and number.
             if length > record_max:
                 unfinished = []
             elif rest:
@@ -224,10 +225,10 @@ class Material:
         """A line to be parsed later."""
         if self.holds:
             return line.data or b""
+        # One session of 874 MB is derived in 179 MB of memory (docs/decisions/0019).
         return RecordSpan(line.file.id, line.offset << LENGTH_BITS | line.length)
 
     def bytes_of(self, record: SourceLine | HeldRecord) -> bytes:
-        """The bytes of a line."""
         if isinstance(record, bytes):
             return record
         if isinstance(record, RecordSpan):
@@ -240,7 +241,6 @@ class Material:
     # -- documents ----------------------------------------------------------------------------
 
     def document(self, file: SourceFile) -> bytes:
-        """The whole of a file."""
         data = BytesIO()  # joining a list of blocks would hold them twice
         data.writelines(self._sources.stream(file.id))
         return data.getvalue()
@@ -281,6 +281,7 @@ class Material:
     def rows(self, file: SourceFile, wanted: RowCondition | None = None) -> Iterator[SourceRow]:
         """Every version of every row, or of the wanted ones, in the order they were archived."""
         held: list[_RowVersion] = []
+        # A first pass, as only the end of the archive shows which version of a row is the latest.
         latest = iter(_last_occurrences(self._identities(file, wanted, held)))
         for version in held or map(self._version_of, self._framed(file, wanted)):
             row = version.row
@@ -350,7 +351,6 @@ class Material:
         return row if self.holds else structs.replace(row, values=None)
 
     def values_of(self, row: SourceRow) -> dict[str, Any]:
-        """The values of a held row."""
         if row.values is not None:
             return row.values
         record = unframe(self._sources.read(row.file_id, row.offset, row.length))
@@ -366,7 +366,6 @@ class Material:
         self.faults.append(Fault(file.path, what, offset, number))
 
     def file_of(self, at: RecordPosition) -> SourceFile:
-        """The file of a record."""
         if isinstance(at, SourceFile):
             return at
         if isinstance(at, SourceLine):

@@ -67,6 +67,7 @@ class AiderLog(MessageLog):
                 first_line = lines[0].number
             self.material.count(kind, "derived" if session else "unmapped", len(lines))
             if session is not None:
+                # Relative to the run: a history whose beginning was deleted keeps its ids.
                 message_id = f"{rules.NAME}:{session.id}:{lines[0].number - first_line}"
                 self._add(session, LogMessage(message_id, kind, data), lines)
 
@@ -80,6 +81,7 @@ class AiderLog(MessageLog):
     def _add(self, session: LogSession, message: LogMessage, lines: list[SourceLine]) -> None:
         if message.kind == "prompt":
             times = self.entered.get(_prompt_text(message.data), [])
+            # The same words may have been entered in an earlier run.
             session.seen(next((at for at in times if at >= session.updated_at), 0))
         self.times[message.id] = at = session.updated_at
         first, last = lines[0], lines[-1]

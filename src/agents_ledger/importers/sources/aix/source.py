@@ -69,6 +69,7 @@ TABLES = (
     Table("files_referenced", ("session_id", "file_path")),
     Table("message_metadata", ("message_id",)),
     Table("message_capabilities", ("message_id", "phase", "capability")),
+    # AIX deletes and inserts rows anew: their numbers identify nothing.
     Table("message_lints", ("message_id", "file_path", "message", "start_line", "start_col")),
     Table("message_files", ("message_id", "kind", "file_path", "line_number")),
     Table("message_codeblocks", ("message_id", "idx")),
@@ -126,24 +127,19 @@ class _Session(Struct):
 
 
 class Aix(Source):
-    """Reader of AIX databases."""
-
     name = NAME
     version = VERSION
     kind: SourceKind = "rows"
     tables = TABLES
 
     def roots(self, home: Home) -> Sequence[Path]:
-        """Where AIX keeps its database."""
         folder = home.config("aix") if home.platform == "darwin" else home.data("aix")
         return [folder / "aix.db"]
 
     def wants(self, path: Path) -> bool:
-        """The database."""
         return path.name == "aix.db"
 
     def kind_of(self, _: Path, head: bytes) -> SourceKind:
-        """Always a database."""
         return "rows"
 
     def recognises(self, path: Path, head: bytes) -> bool:
@@ -157,7 +153,6 @@ class Aix(Source):
         return f"{self.name}:{path}"
 
     def projects(self, _: Path, __: Look) -> Collection[Project] | None:
-        """Its rows tell."""
         return ()
 
     def row_filter(
@@ -171,13 +166,13 @@ class Aix(Source):
         left, known = told(folders, parents, names, is_left)
         by_message = [(str(n), str(session)) for n, session in own(messages, ("id", "session_id"))]
         return BySession(
+            # Details name only their message: it stands for its session.
             left | {name for name, session in by_message if session in left},
             known | {name for name, _ in by_message},
             OF,
         )
 
     def derive(self, material: Material) -> Derivation:
-        """What the rows say."""
         return _Outline(material).derivation()
 
 
@@ -263,7 +258,6 @@ class _Outline:
     # -- what comes of it ---------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
-        """Turns, parents first, and sessions."""
         turns: list[DerivedTurn] = []
         sessions = []
         for name in sorted(self.sessions):
@@ -283,6 +277,8 @@ class _Outline:
         asked_by: MessageSource = "agent" if self._is_subagent(session) else "human"
         workspace = as_text(session.said.get("workspace_path"))
         for group in exchanges(session.messages, lambda message: message.role != "assistant"):
+            # By its first message: AIX names a turn by its last, which changes while the turn
+            # grows.
             turn_id = f"{NAME}:{group[0].id}"
             model = session.models.get(group[-1].id) or as_text(session.said.get("model"))
             rows = [row for message in group for row in message.rows()]

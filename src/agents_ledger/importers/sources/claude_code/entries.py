@@ -40,8 +40,7 @@ def side_of(record: Record) -> int:
 
 def parent_of(record: Record) -> str | None:
     """The uuid of the record above. A compaction names it as its logical parent."""
-    # A compact_boundary has a parentUuid of null (all 21 in the files): the API's context begins
-    # there.
+    # A compact_boundary has a parentUuid of null in all real files (21 of them).
     return record.parent_uuid or record.logical_parent_uuid
 
 
@@ -121,7 +120,6 @@ class ClaudeEntries(Entries):
         return entry if entry >= 0 else None
 
     def name(self, entry: int) -> str:
-        """The uuid of a record."""
         return self.ids.name(entry)
 
     def add(

@@ -33,7 +33,6 @@ def blocks(content: Any) -> list[dict[str, Any]]:
 
 
 def texts(content: Any) -> list[str]:
-    """The texts of a content."""
     return [b["text"] for b in blocks(content) if isinstance(b.get("text"), str)]
 
 

@@ -67,8 +67,6 @@ class ChatSummary(NamedTuple):
 
 
 class CursorChat(Struct):
-    """A chat."""
-
     id: str
     versions: list[ChatVersion] = field(default_factory=list)
     bubbles: PackedDict[Bubble] = field(

@@ -23,6 +23,7 @@ ROLES: dict[str, MessageRole] = {
 }
 NUMBER_MAX = 1 << 53
 LABEL_PART = 32
+# A control character, so that two parts never join to the same text as two others.
 SEPARATOR = "\x1f"
 NAME_MAX = 64  # characters; every name we know is shorter
 
@@ -142,11 +143,13 @@ class Key(NamedTuple):
 
     def path(self) -> str:
         """Under which its items are kept."""
+        # A provider with a slash must not look like another provider's session.
         provider = self.provider.replace("%", "%25").replace("/", "%2F")
         return f"request:{self.source}/{provider}/{self.session_id}"
 
     def id_of(self, kind: str, scoped_id: str) -> str:
         """The id of one of its rows."""
+        # Ids of an item are unique in its session only; 24 digits are 96 bits.
         return f"imp_{kind}_{_hash(kind, *self, scoped_id)[:24]}"
 
     def label(self) -> str:

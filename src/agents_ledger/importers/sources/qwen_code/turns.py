@@ -57,6 +57,7 @@ class QwenLog(MessageLog):
         self.material.count(type_, "derived" if kind or title else "unmapped")
         uuids = (as_text(record.get(name)) for name in ("uuid", "parentUuid"))
         name, parent = (scoped_id(rules.NAME, own, uuid) if uuid else None for uuid in uuids)
+        # System records without a message are links of the chain.
         while parent in skipped:
             parent = skipped[parent]
         if kind and name:
