@@ -357,7 +357,8 @@ class AsyncLiveTurn(AsyncBegins):
             await uninterrupted(self.fail, live.reason_of(error) if error else NO_RESPONSE)
         except Conflict:
             if error is None:
-                raise  # otherwise the turn was sealed before the error, which says more
+                # Otherwise the turn was sealed before the error, which says more.
+                raise
 
 
 class AsyncLiveCall(AsyncBegins):

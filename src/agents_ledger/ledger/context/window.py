@@ -140,7 +140,7 @@ def _fitting(
 
 
 def _picked(tx: Transaction, turn_id: str, boundary: Boundary) -> list[Turn]:
-    """Single turns that a compaction kept_id; ids that are not on the thread are passed over."""
+    """Single turns that a compaction kept; ids that are not on the thread are passed over."""
     picked = []
     for kept_id in boundary.kept_turn_ids:
         try:

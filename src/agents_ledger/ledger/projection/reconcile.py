@@ -80,7 +80,8 @@ class Projector:
     def _clear(self) -> None:
         self._pending: list[_PendingDerivation] = []
         self._turns = self._bytes = 0
-        self._names: set[str] = set()  # of the pending derivations: their records and sessions
+        # Records and sessions of the pending derivations.
+        self._names: set[str] = set()
 
     def add(
         self,

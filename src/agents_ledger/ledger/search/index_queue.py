@@ -19,8 +19,7 @@ BATCH = 250  # turns indexed at once
 # Writes after which a handle indexes a full batch: its own turns and as many that others left.
 # Larger backlogs are left to servers, imports and watch, which have the time.
 LOOK_EVERY = BATCH // 2
-# Waiting turns from which on a closing writer indexes them. Fewer are left to the next one, so that
-# a short command ends quickly.
+# Waiting turns from which on a closing writer indexes them; fewer are left to the next writer.
 CLOSE_FROM = 50
 CLOSE_STEPS = 2  # batches that it indexes at most
 # Turns in one commit from which on they are indexed with it: they are in memory already, and enough

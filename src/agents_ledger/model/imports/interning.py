@@ -29,7 +29,8 @@ class Numbering:
         self._keys = bytearray()
         self._places = array("I", bytes(4))
         self._forgets = forgets
-        self._others = array("I")  # the numbers of names that are packed, and no UUIDs
+        # The numbers of names that are packed and are no UUIDs.
+        self._others = array("I")
         self._letters = bytearray()  # of these, which are not among the keys
         self._ends = array("I", [0])
 

@@ -19,8 +19,10 @@ from msgspec import msgpack
 T = TypeVar("T", bound=Hashable)
 # Bytes of a record that must not be in memory twice.
 LARGE = 1 << 20
-BAD_TEXT = 1  # the code of a text that is not UTF-8, or would take much more memory as text
-IN_PARTS = 2  # the code of a value that is stored in parts before its row
+# The code of a text that is not UTF-8, or would take much more memory as text.
+BAD_TEXT = 1
+# The code of a value that is stored in parts before its row.
+IN_PARTS = 2
 # Begins a part: it looks like a row of a table without a name.
 _PART = b"\x94\xa0"
 _SUMMARY = struct.Struct(">?QI16s")

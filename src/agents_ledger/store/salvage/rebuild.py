@@ -110,6 +110,7 @@ class SalvagedTable:
 
     def load(self, file: DamagedFile) -> None:
         tree = file.trees.get(self._table)
+        # The file's own text first: the ledger may be of an older schema, with fewer columns.
         columns = columns_of(tree.sql if tree else None) or columns_of(self._sql)
         for stored in file.rows(self._table):
             self._loading.of(self._table).read += 1
@@ -124,6 +125,7 @@ class SalvagedTable:
             if not is_right:
                 wrong.append(name)
         key = self._key(row)
+        # A key that was replaced or escaped in another way could not be looked up again.
         if set(wrong) & set(self._keys):
             self._loading.dropped(self._table, key, "its key is damaged")
             return
