@@ -42,7 +42,7 @@ class Watched:
         self.thread = threading.Thread(
             target=watch.watch,
             args=(self.ledger, Home(home, {}, "linux")),
-            kwargs={"told": self.reports.append, "stop": self.stop, "wait_ms": 200},
+            kwargs={"on_report": self.reports.append, "stop": self.stop, "wait_ms": 200},
         )
         self.thread.start()
 

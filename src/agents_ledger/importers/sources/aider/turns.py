@@ -94,7 +94,8 @@ class AiderLog(MessageLog):
         builder.workspace_path = self.folder
         for message in messages:
             at = self.times.get(message.id, builder.started_at)  # a copy in a sibling turn has none
-            text = message.data.decode(errors="replace").strip()
+            # On Windows Aider writes the line ends of the system.
+            text = message.data.decode(errors="replace").replace("\r\n", "\n").strip()
             if message.kind == "prompt":
                 prompt = _prompt_text(message.data)
                 builder.message(message.id, "user", prompt, at=at, source="human")
