@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agents_ledger.importers.parsing.encodings import is_text
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse_json
-from agents_ledger.importers.parsing.row_filter import BySession, told
+from agents_ledger.importers.parsing.row_filter import BySession, excluded_sessions
 from agents_ledger.importers.port.limits import LIMITS
 from agents_ledger.importers.port.material import (
     NOT_UTF8,
@@ -177,4 +177,4 @@ def session_filter(rows: SelectRows, is_excluded: Callable[[Project], bool]) -> 
         cwd = as_text(header.get("cwd"))
         if cwd and header.get("type") == "session":
             folders[str(session_id)] = cwd
-    return BySession(*told(folders, {}, names, is_excluded), SESSION_COLUMNS)
+    return BySession(*excluded_sessions(folders, {}, names, is_excluded), SESSION_COLUMNS)
