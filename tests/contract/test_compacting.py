@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -366,9 +366,9 @@ def test_a_head_that_went_elsewhere_or_was_compacted_meanwhile_is_told(ledger: L
 
 
 def test_a_long_transcript_is_summarised_piece_by_piece(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger],
 ) -> None:
-    monkeypatch.setattr(compaction, "PIECE_TOKENS", 250)
+    ledger = limited(summary_piece_tokens=250)
     talk(ledger, "main", 6)
     engine = Summariser("So far.")
 

@@ -90,7 +90,7 @@ class Core:
     def index_is_due(self) -> bool:
         """Called after every write: whether to check what waits for the index."""
         self._writes += 1
-        is_due = self._writes % index_queue.LOOK_EVERY == 0
+        is_due = self._writes % self.db.limits.index_writes == 0
         if self._filler is not None:
             self._filler.written = True
             if is_due:
@@ -104,7 +104,7 @@ class Core:
     def index(self, *, least: int | None = None, steps: int | None = None) -> None:
         """Index at most `steps` batches of what waits, if at least `least` turns do."""
         with suppress(StoreUnavailable):  # the turns themselves are stored; it is retried later
-            index_queue.catch_up(self.db, least=least or index_queue.BATCH, steps=steps)
+            index_queue.catch_up(self.db, least=least or self.db.limits.index_turns, steps=steps)
         self._fill()
 
     def index_in_background(self) -> None:
