@@ -135,8 +135,14 @@ def fields_table(value: type) -> list[str]:
 def field_rows(value: type) -> Iterator[str]:
     notes = comments(value)
     for name, (hint, default) in declared(value).items():
-        shown = "" if default is None else f"`{default}`"
+        shown = "" if default is None else f"`{_value(value, default)}`"
         yield f"| `{name}` | {cell(hint)} | {shown} | {notes.get(name, '')} |"
+
+
+def _value(owner: type, default: str) -> str:
+    """The value of a constant that is used as a default."""
+    constant = getattr(sys.modules[owner.__module__], default, None) if default.isupper() else None
+    return default if constant is None else repr(constant)
 
 
 def declared(value: type) -> dict[str, tuple[str, str | None]]:

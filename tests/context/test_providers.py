@@ -324,7 +324,7 @@ def test_good_lists_are_found_good() -> None:
 
 
 def test_an_unknown_provider_and_no_list_at_all_are_refused() -> None:
-    with pytest.raises(Refused, match="no provider 'other'") as refused:
+    with pytest.raises(Refused, match="no provider format 'other'") as refused:
         validate([], "other")
     assert "anthropic, openai, openai-responses" in refused.value.hint
     with pytest.raises(Refused, match="messages are a list, not str"):

@@ -18,7 +18,7 @@ from tests.tasking import a_task, calls, says, tasks_of
 
 pytestmark = pytest.mark.unsound
 
-# The seed's invariants, by the rules that look after them.
+# The invariants of the specification, by the rules that look after them.
 INVARIANTS = {
     "append-only": {"guard_missing", "guard_changed"},
     "tree integrity": {"parent_missing", "place_wrong"},

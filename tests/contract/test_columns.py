@@ -1,4 +1,4 @@
-"""Columns: every column of the seeds' tables can be written through the ledger and read back."""
+"""Every column of the specified tables can be written through the ledger and read back."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from agents_ledger import (
 from tests.builders import a_call, a_full_turn, chain
 from tests.raw import Raw
 
-# The seed's schema, with the column its handoff adds.
-SEED = {
+# The schema of the specification, with the column that its handoff adds.
+SPECIFIED = {
     "turns": "id parent_turn_id turn_type status started_at completed_at model provider role"
     " toolset_name tools_available permissions_granted permissions_used input_tokens output_tokens"
     " cached_input_tokens cache_write_tokens reasoning_tokens total_tokens query_message_ids"
@@ -62,9 +62,9 @@ def stored_and_read(raw: Raw, table: str, where: str, key: str, value: object) -
             assert (int(read) if isinstance(read, bool) else read) == stored, f"{table}.{column}"
 
 
-@pytest.mark.parametrize("table", SEED)
+@pytest.mark.parametrize("table", SPECIFIED)
 def test_a_table_or_view_has_every_column_of_the_seed(raw: Raw, table: str) -> None:
-    assert set(SEED[table].split()) <= set(raw.columns(table))
+    assert set(SPECIFIED[table].split()) <= set(raw.columns(table))
 
 
 def test_every_column_of_a_turn_comes_back(ledger: Ledger, raw: Raw) -> None:

@@ -227,7 +227,7 @@ def test_nonsense_is_refused(ledger: Ledger) -> None:
             ledger.context("main", budget=budget, last=last)
     with pytest.raises(NotFound):
         ledger.context("nowhere")
-    with pytest.raises(Refused, match="no provider 'x'"):
+    with pytest.raises(Refused, match="no provider format 'x'"):
         ledger.context("main").rendered("x")
 
 

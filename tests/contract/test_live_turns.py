@@ -278,7 +278,7 @@ def test_an_answer_is_kept_when_the_head_moved_meanwhile(ledger: Ledger) -> None
     turn = ledger.turn("main", "q")
     other = ledger.record("main", "quicker", "r")
 
-    with pytest.raises(HeadMoved, match=f"turn {turn.id} is kept") as caught, turn:
+    with pytest.raises(HeadMoved, match=f"turn {turn.id} was stored") as caught, turn:
         turn.respond("paid for", usage=A_USAGE)
 
     assert caught.value.turn_id == turn.id

@@ -1,4 +1,4 @@
-"""Plans: every lookup the seeds describe and every statement of ours uses an index."""
+"""Plans: every lookup of the specification and every statement of ours uses an index."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_an_alias_leads_to_the_line_of_its_session(queue: Queue, ledger: Ledger)
 def test_what_cannot_be_queued_is_refused(queue: Queue, ledger: Ledger) -> None:
     with pytest.raises(Refused, match="nothing to ask"):
         queue.enqueue("main", Ask(()))
-    with pytest.raises(Refused, match="not 'loud'"):
+    with pytest.raises(Refused, match="no queue mode 'loud'"):
         queue.enqueue("main", ask("q"), mode="loud")  # type: ignore[arg-type]
     ledger.record("old", "q", "r")
     ledger.archive("old")

@@ -512,7 +512,6 @@ def test_rows_in_the_write_ahead_log_are_read(ledger: Ledger, tmp_path: Path) ->
             writer.execute("INSERT INTO cursorDiskKV VALUES (?, ?)", (key, json.dumps(value)))
         writer.commit()
         import_paths(ledger, path)
-
     assert ledger.session("cursor:c").thread_id == "q2"
 
 
@@ -550,11 +549,9 @@ def test_a_read_only_folder_is_read_with_its_log(tmp_path: Path) -> None:
             for end in ("", "-wal"):
                 shutil.copy(f"{path}{end}", f"{there}{end}")
         there.parent.chmod(0o555)
-
         command = [sys.executable, "-c", AS_NOBODY, str(own), str(path), str(there)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         there.parent.chmod(0o755)
-
     assert (done.stdout, done.stderr) == ("q1\n", "")
 
 

@@ -35,7 +35,6 @@ def address(tmp_path: Path) -> str:
 
 @pytest.fixture
 def ledger(address: str) -> Iterator[Ledger]:
-    """In a file: what is kept is the same on each engine."""
     with Ledger.open(address) as opened:
         yield opened
 
@@ -59,8 +58,7 @@ def everything(ledger: Ledger, address: str) -> str:
 
 
 def a_home(root: Path) -> Path:
-    """Chats of two projects in one database of Cursor, which says of each in another way whose it
-    is, and databases of their workspaces."""
+    """Chats of two projects in one Cursor database, and databases of their workspaces."""
     made: dict[str, Any] = {}
     headers = []
     for at, (name, folder, words) in enumerate((("a", LEFT, SECRET), ("b", KEPT, PLAIN))):
@@ -305,7 +303,6 @@ def test_a_folder_beside_one_that_is_left_out_is_told_by_the_disk(
 
 
 def of_opencode(words: str, folder: str, tail: str) -> test_opencode.Records:
-    """One session with one message, its ids ending in `tail`."""
     session = {**test_opencode.SESSION, "id": f"ses_{tail}", "directory": folder, "title": words}
     session["projectID"] = f"p{tail}"
     asked = test_opencode.user(f"msg_{tail}", 1, f"ses_{tail}")

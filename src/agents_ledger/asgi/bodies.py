@@ -9,6 +9,7 @@ async def read_body(receive: ASGIReceive, most: int) -> bytes | None:
     """The body of a request; None if it has more than `most` bytes."""
     body = bytearray()
     more = True
+    # Stops reading at the limit: a Content-Length is not trusted, and chunked bodies have none.
     while more and len(body) <= most:
         message = await receive()
         body += message.get("body", b"")

@@ -41,6 +41,7 @@ class ClientBuckets:
         level = max(0.0, level - (now - at) * self._per_second)
         allowed = level < self._size
         self._levels[client] = (level + allowed, now)
+        # The least recently seen clients are forgotten: many addresses must not take all memory.
         while len(self._levels) > CLIENTS_MAX:
             self._levels.popitem(last=False)
         return allowed

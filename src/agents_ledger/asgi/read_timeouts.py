@@ -60,6 +60,8 @@ class TimedH11Protocol(H11Protocol):
 
     def _watch_body(self) -> None:
         now = self.loop.time()
+        # A new body. Its deadline is set once: a client that sends a byte now and then restarts the
+        # idle timer, but not this one.
         if self._header_timer is not None or not self._body_deadline:
             self._stop_timers()
             self._body_deadline = now + self.timeouts.body_s
@@ -74,7 +76,8 @@ class TimedH11Protocol(H11Protocol):
     def _close_late_body(self) -> None:
         self._body_timer = None
         if self.flow.read_paused and self.loop.time() < self._body_deadline:
-            self._watch_body()  # the application reads slowly, not the client
+            # The application reads slowly, not the client: that is not the client's fault.
+            self._watch_body()
             return
         self.transport.close()
 

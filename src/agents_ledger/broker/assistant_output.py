@@ -18,8 +18,11 @@ from agents_ledger.model.agents.engine import (
 from agents_ledger.model.context import CallItem, Item, ResultItem, TextItem
 from agents_ledger.model.turns import Message, to_json
 
-STREAM_SECONDS = 0.25  # between two writes of streamed text
-CARRIED_MAX = 2000  # characters of a tool result passed to the turn after an overflow
+# Each write is a commit: one for every piece of text would be a sync of the disk each.
+STREAM_SECONDS = 0.25
+# Characters of a tool result passed to the turn after an overflow: whole results could overflow it
+# again.
+CARRIED_MAX = 2000
 
 
 class AssistantOutput:

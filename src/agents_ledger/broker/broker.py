@@ -30,10 +30,13 @@ from agents_ledger.model.ids import new_id
 from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueMode
 from agents_ledger.model.turns import Message, MessageSource, Query, TurnRole
 
-POLL_SECONDS = 0.25  # between two looks at what other processes did
-RECOVER_SECONDS = 5.0  # between two searches for dead processes that hold up a queue
+# Other processes write to the same ledger and cannot wake this one.
+POLL_SECONDS = 0.25
+# Between two searches for dead processes that hold up a queue.
+RECOVER_SECONDS = 5.0
 EXISTING_ONLY = ("thread", "thread_key", "routing_key", "smart")
-TURNS_IN_A_ROW = 8  # on one session while others wait
+# On one session while others wait: a busy session must not starve them.
+TURNS_IN_A_ROW = 8
 
 
 class Broker:
@@ -157,6 +160,8 @@ class Broker:
         """
         entry_id = id or new_id()
         events: asyncio.Queue[RunEvent] = asyncio.Queue()
+        # Before the entry exists: its run may begin at once, and its first event must not be
+        # missed.
         self._watchers[entry_id].append(events)
         try:
             entry = await self.enqueue(target, query, id=entry_id, **options)
@@ -211,6 +216,7 @@ class Broker:
             while True:
                 await self._slots.acquire()
                 woken = self._wake.is_set()
+                # Cleared before the look: an entry queued during it sets the event again.
                 self._wake.clear()
                 claim = await self._claim_any(woken=woken)
                 if claim is not None:
@@ -328,7 +334,8 @@ class Broker:
         try:
             yield
         finally:
-            self._keep(asyncio.create_task(self._slots.acquire()))  # briefly one run too many
+            # Not awaited: the manager already has its result. For a while one run too many may run.
+            self._keep(asyncio.create_task(self._slots.acquire()))
 
     # -- events ---------------------------------------------------------------------------------
 

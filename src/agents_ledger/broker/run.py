@@ -32,15 +32,17 @@ from agents_ledger.model.agents import permissions
 from agents_ledger.model.agents.config import Config
 from agents_ledger.model.agents.engine import Engine, Finished, MessageDone, ModelConfig, Request
 from agents_ledger.model.agents.permissions import Layer, Permissions
-from agents_ledger.model.compaction import Trigger
+from agents_ledger.model.compaction import Trigger, nears_limit
 from agents_ledger.model.context import Item, TextItem
 from agents_ledger.model.errors import EngineError, HeadMoved, LedgerError, Refused
 from agents_ledger.model.queue import Ask, Claim, QueueLimits, QueueStatus
 from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.model.turns import Message, TurnRole, Usage
 
-MOVES_MAX = 5  # how often the head may move before a turn can begin
-PROTECTED = (3, 1, 0)  # numbers of final turns that are not shortened; the first that fits
+# How often the head may move before a turn can begin.
+MOVES_MAX = 5
+# Numbers of final turns that are not shortened, tried in order until the context fits.
+PROTECTED = (3, 1, 0)
 # The result of a worker must never be dropped from the queue of its manager.
 NEVER_FULL = QueueLimits(cap=1 << 31)
 CANCELLED, INTERRUPTED, TIMEOUT, CLOSED = "cancelled", "interrupted", "timeout", "closed"
@@ -121,8 +123,11 @@ class TurnRun:
         calls = TurnCalls(turn, self.claim.session_label, plan.tools, plan.granted)
         output = AssistantOutput(turn)
         outcome = await self._converse(plan, turn, context, calls, output)
+        # Once only: if the compacted context overflows too, another attempt would do the same
+        # again.
         if outcome.kind == "overflow" and not self._overflowed and not self._stopped:
             self._overflowed = True
+            # Tools that ran are not run again: the next turn is shown their calls and results.
             self._earlier_steps = output.items()
             await self._make_room(plan, turn, context, outcome)
             return await self.answer(go_on=go_on)
@@ -183,6 +188,8 @@ class TurnRun:
             persona_id,
             {name: tool.credentials for name, tool in tools.items()},
             toolset=toolset,
+            # A worker may never do more than the turn that spawned it, whatever the policy allows
+            # its persona.
             inherited=await self._manager_layers(),
         )
         model = ModelConfig(*(values.get(name) for name in ModelConfig.__struct_fields__))
@@ -210,7 +217,9 @@ class TurnRun:
         """The context of the turn; the session is compacted first if it nears the limit."""
         limits = self.setup.policy.context
         context = await self._context(plan)
-        if self._overflowed or context.total_tokens <= limits.window_tokens * limits.compact_at:
+        if self._overflowed or not nears_limit(
+            context.total_tokens, limits.window_tokens, limits.compact_at
+        ):
             return context
         await self._compact(plan, limits.window_tokens * limits.compact_to, "context_limit")
         return await self._context(plan)
@@ -232,6 +241,8 @@ class TurnRun:
         self._turn = await self.setup.queue.begin(
             self.claim,
             query,
+            # The head that the context was assembled from: if it moved since, HeadMoved is raised
+            # and the context is assembled anew.
             parent=self.claim.session.thread_id,
             model=plan.model.model,
             role=plan.role,
@@ -269,7 +280,9 @@ class TurnRun:
             task.cancel()
         try:
             done, _ = await asyncio.wait([task], timeout=self.setup.policy.engine.timeout_seconds)
-        except asyncio.CancelledError:  # the broker is being closed
+        except asyncio.CancelledError:
+            # The broker is being closed. The turn is still to be sealed, so the cancellation is
+            # raised only after that.
             self.stop(CLOSED)
             done = set()
         if not done:
@@ -295,7 +308,9 @@ class TurnRun:
             return EngineOutcome(None, error.kind, str(error))
         except LedgerError:
             raise
-        except Exception as error:  # a bug of an engine must not end the queue
+        except Exception as error:
+            # A bug of an engine must not end the queue; what it wrote so far is sealed as a failed
+            # turn.
             return EngineOutcome(None, "error", f"{type(error).__name__}: {error}")
         return outcome
 
@@ -387,6 +402,8 @@ class TurnRun:
         used = permissions.encode(calls.used).decode()
         works: list[Any] = [turn.state.message(unfinished, streamed=True)[1]] if unfinished else []
         works.append(turn.state.fail(outcome.error, Usage(), permissions_used=used))
+        # These messages wait to be answered again. If a tool ran before the broker was closed they
+        # do not, since its effects could be repeated.
         if outcome.kind == INTERRUPTED or (outcome.kind == CLOSED and not calls.any_ran):
             return ClaimEnding(tuple(works), "waiting")
         status: QueueStatus = "cancelled" if outcome.kind == CANCELLED else "failed"

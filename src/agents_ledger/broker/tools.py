@@ -61,7 +61,6 @@ def offer(
 
 
 def _schema(function: Callable[..., object]) -> Mapping[str, Any]:
-    """The JSON Schema of a function's parameters."""
     hints = inspect.get_annotations(function, eval_str=True)
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -112,6 +111,7 @@ class TurnCalls:
 
     async def call(self, item: CallItem) -> ResultItem:
         """Check, record and execute one call."""
+        # Recorded before the check: a rejected call is part of the history too.
         call = await self._turn.tool_call(
             item.tool_name, _json_of(item.params_json), id=self._unique_id(item.id)
         )
@@ -121,6 +121,7 @@ class TurnCalls:
             await call.reject(refusal)
             return ResultItem(item.id, refusal, is_error=True)
         tool = self._tools[item.tool_name]
+        # Counted before it runs: a tool that fails or is stopped may have had effects.
         self._ran[item.tool_name] += 1
         self._credentials.update(tool.credentials)
         try:

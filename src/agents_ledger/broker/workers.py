@@ -98,6 +98,7 @@ class _Delegation:
         )
         toolset = invocation.params.get("toolset")
         if toolset is not None:
+            # Raises for an unknown toolset now, while the model that named it can still correct it.
             self._broker.policy.toolset(str(toolset))
         ask = self._ask(task, {"toolset": toolset} if toolset else {})
         await self._broker.queue.spawn(invocation.call, worker, self._entry(worker.label, ask))
@@ -141,6 +142,7 @@ class _Delegation:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         worker = await self._worker(invocation)
+        # A manager that waits holds no slot: with all slots held by managers no worker could run.
         with self._broker.pausing():
             while worker.task_status not in ENDED and loop.time() < deadline:
                 await asyncio.sleep(POLL_SECONDS)
@@ -153,6 +155,7 @@ class _Delegation:
     async def _worker(self, invocation: ToolInvocation) -> Session:
         label = str(invocation.params["session"])
         worker = await self._broker.ledger.session(label, exact=True)
+        # The label comes from the model, which must not reach sessions of others.
         if worker.parent_session_label != self._claim.session_label:
             raise Refused(f"session {label!r} is not a worker of {self._claim.session_label!r}")
         return worker

@@ -15,7 +15,8 @@ from agents_ledger.model.access import Scope
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import LATEST_MS
 
-COUNT_MAX = 1 << 53  # the largest integer that a JSON number represents exactly
+# The largest integer that a JSON number represents exactly.
+COUNT_MAX = 1 << 53
 PAGE_MAX = 1000
 
 Name = Annotated[str, Meta(min_length=1, max_length=512)]

@@ -237,6 +237,7 @@ class AgentBus:
         except TypeError as error:
             message = f"the input must be JSON text, not {type(input).__name__}"
             raise BusError("INVALID_INPUT", message, ability_id, path="$") from error
+        # After parsing, because the scope may depend on the input.
         _guarded(ability_id, partial(_check_scope, ability, value, may))
         if stream:
             return _stream(ability_id, ability.function, value)

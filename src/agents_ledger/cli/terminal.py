@@ -56,6 +56,7 @@ def spreadsheet_cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = "\n".join(visible(line) for line in value.split("\n"))
+    # Spreadsheets evaluate such cells when a file is opened, and a formula can send data elsewhere.
     return f"'{text}" if value.startswith(_FORMULA) else text
 
 
@@ -124,7 +125,8 @@ class Output:
         self._colour = _wants_colour(self.is_terminal)
         self._ascii = not _can_draw(stream.encoding)
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a narrow encoding must not fail
+            # A terminal with a narrow encoding must not make a command fail.
+            stream.reconfigure(errors="backslashreplace")
 
     def line(self, *spans: Span) -> None:
         self._write(_render(spans, colour=self._colour))

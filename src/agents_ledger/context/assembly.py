@@ -88,7 +88,6 @@ def _blocks(history: VisibleThread, row: ItemBuilder, count: Counter) -> Iterato
 
 
 def prompt_tokens(system_prompt: str | None, count: Counter = estimate_tokens) -> int:
-    """The tokens of a system prompt."""
     return count(system_prompt) + ITEM_TOKENS if system_prompt else 0
 
 

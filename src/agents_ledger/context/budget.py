@@ -32,7 +32,8 @@ from agents_ledger.model.context import (
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, Counter, item_tokens
 
-RESULT_HEAD = 100  # tokens of a long result that stay at its beginning
+# Tokens of a long result that stay at its beginning.
+RESULT_HEAD = 100
 RESULT_TAIL = 50
 
 
@@ -46,7 +47,6 @@ class ContextBlock(NamedTuple):
 
 
 def block(part: Part, turn_id: str | None, items: Iterable[Item], count: Counter) -> ContextBlock:
-    """Items weighed."""
     held = tuple(items)
     return ContextBlock(part, turn_id, held, sum(item_tokens(item, count) for item in held))
 
@@ -58,6 +58,8 @@ def fit(
     held, saved, over = _cut(blocks, room, last, count)
     summary = [index for index, block in enumerate(blocks) if block.part == "summary"]
     if over > 0 and summary:
+        # Cut again from the start without the summary, so that no more is cut than its absence
+        # needs.
         bare = [block for block in blocks if block.part != "summary"]
         held, saved, over = _cut(bare, room, last, count)
         held = [_nothing(blocks[index], 0, count) for index in summary] + held

@@ -34,6 +34,7 @@ from agents_ledger.model.context import (
 )
 from agents_ledger.model.turns import OPEN_CALL, Message, ToolCall, Turn
 
+# OpenAI accepts at most 40 characters in a call id, Anthropic only letters, digits, _ and -.
 CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 REFUSED_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 NAME_MAX = 64
@@ -68,7 +69,6 @@ class ItemBuilder:
         self._call_ids: set[str] = set()
 
     def turn(self, turn: Turn, part: Part) -> list[Item]:
-        """The items of a turn."""
         return _Walk(self, turn, part).items
 
     def messages(self, messages: Iterable[Message], part: Part) -> list[Item]:
@@ -81,6 +81,7 @@ class ItemBuilder:
     def call_id(self, call: ToolCall) -> str:
         """The id of a call within this row."""
         chosen = call.id
+        # Made from turn and id, not random: the same thread always gives the same context.
         if chosen in self._call_ids or not CALL_ID.fullmatch(chosen):
             import hashlib
 
@@ -111,6 +112,7 @@ class _Walk:
             if isinstance(step, ToolCall):
                 self._call(step)
             elif step.role != "tool" or step.tool_call_id not in called:
+                # Not for results whose call is recorded: those are shown directly after their call.
                 self._close()
                 self._message(step)
         self._close()

@@ -11,7 +11,8 @@ from math import log, sqrt
 from agents_ledger.model.compaction import Chosen, Strategy, VisibleTurn
 
 WORD = re.compile(r"[^\W_]{3,}")
-TAIL_PART = 2  # of the room, what the last turns get when others are picked too
+# The last turns get half of the room; the rest is for turns picked by relevance.
+TAIL_PART = 2
 
 
 def last_turns(turns: Sequence[VisibleTurn], room: int) -> Chosen:
@@ -56,6 +57,7 @@ def _weights(words: Sequence[Iterable[str]]) -> dict[str, float]:
 
 def _score(words: frozenset[str], recent: frozenset[str], weights: dict[str, float]) -> float:
     shared = sum(weights[word] for word in words & recent)
+    # Divided by the length, since a long turn shares more words with anything.
     return shared / sqrt(len(words)) if words else 0.0
 
 

@@ -9,7 +9,8 @@ from agents_ledger.context.budget import ContextBlock, shorten
 from agents_ledger.model.context import CallItem, ImageItem, Item, ResultItem, TextItem
 from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, Counter
 
-TEXT_MAX = (2000, 500)  # tokens of one text that are included, from its beginning and its end
+# Tokens of one text that are included, from its beginning and its end.
+TEXT_MAX = (2000, 500)
 RESULT_MAX = (300, 100)
 PARAMS_MAX = (150, 50)
 

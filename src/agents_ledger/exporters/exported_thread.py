@@ -64,7 +64,6 @@ class ExportedThread:
 
     @property
     def is_masked(self) -> bool:
-        """Whether secrets are masked."""
         return self._masker.on
 
     @property

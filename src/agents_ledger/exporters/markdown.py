@@ -159,7 +159,6 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def quote(text: str) -> str:
-    """A block quote."""
     return "\n".join(f"> {row}".rstrip() for row in prose(text).split("\n"))
 
 

@@ -15,8 +15,10 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-VISIBLE_MAX = 4  # leading characters of a secret that stay, so that its owner recognises it
-OPAQUE_MIN = 1000  # characters without a space: data rather than words
+# Leading characters of a secret that stay, so that its owner recognises it.
+VISIBLE_MAX = 4
+# Characters without a space: data rather than words, and no rule can tell what it holds.
+OPAQUE_MIN = 1000
 
 
 class Masked(Struct, frozen=True):
@@ -226,7 +228,8 @@ class Masker:
         return match[0][:start] + replacement + match[0][end:]
 
     def _leave_out(self, data: str, where: str) -> str:
-        if not (_DIGIT.search(data) and _LETTER.search(data)):  # a ruler, or one repeated letter
+        # A ruler of dashes or one repeated letter is no data.
+        if not (_DIGIT.search(data) and _LETTER.search(data)):
             return data
         replacement = f"[{len(data):,} characters of data removed]"
         self._counts["opaque data", where, replacement] += 1

@@ -23,7 +23,8 @@ from agents_ledger.model.imports.records import Parted, RowRecord, parted, recor
 from agents_ledger.model.imports.sources import SourceFile
 
 _NATIVE = "It was recorded in this ledger: choose another format, such as markdown."
-_COMPRESSED = ".zst"  # the archive has such a file under its name without the suffix
+# The archive has such a file under its name without the suffix.
+_COMPRESSED = ".zst"
 _LIST = "`agents-ledger export --list` lists the archived files."
 
 
@@ -78,6 +79,8 @@ def write_files(
     is_single = len(files) == 1 and not in_folder
     paths = [target] if is_single else _inside(target, files)
     for path in paths if is_single or target.is_dir() else [target, *paths]:
+        # All paths are checked before the first is written. lexists: a dangling link counts as
+        # taken, since writing would follow it.
         if os.path.lexists(path):
             raise Refused(f"{path} already exists", "Choose another path.")
     for file, path in zip(files, paths, strict=True):

@@ -70,7 +70,8 @@ class Archiver:
         as a fault."""
         try:
             self._add_despite_conflicts(file)
-        except StoreUnavailable:  # the ledger itself: no other file will fare better
+        # The ledger itself: no other file will fare better.
+        except StoreUnavailable:
             raise
         except (LedgerError, OSError) as error:
             self._report(file, error)
@@ -106,7 +107,8 @@ class Archiver:
                 self._add_unless_derived(source_file, file.source)
                 continue
             self.read_bytes -= grown.file.kept_bytes - grown.kept_before
-            self.add(file)  # another import was faster: continue from what it archived
+            # Another import was faster: continue from what it archived.
+            self.add(file)
         self.flush()
 
     def _add(self, file: HistoryFile) -> None:

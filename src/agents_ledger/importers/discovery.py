@@ -175,7 +175,8 @@ def files_at(path: Path, unrecognised: Unrecognised) -> list[HistoryFile]:
         except (LedgerError, OSError) as error:
             unrecognised.faults.append(Fault(str(file_path), str(error)))
             continue
-        except Exception as error:  # no input may make a source fail; if one does, others go on
+        # No input may make a source fail; if one does, others go on.
+        except Exception as error:
             what = f"its source could not be determined: {type(error).__name__}: {error}"
             unrecognised.faults.append(Fault(str(file_path), what))
             continue

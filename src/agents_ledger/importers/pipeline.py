@@ -181,7 +181,8 @@ class Importer:
             if merged is None or len(families) == 1:
                 on_error(error)
                 return
-            for family in families:  # they are unrelated, or one of them cannot be derived
+            # They are unrelated, or one of them cannot be derived.
+            for family in families:
                 self._derive_group(source, [family], merged)
 
     def derive(self, source: Source, *families: str, superseded: bool = False) -> set[str]:

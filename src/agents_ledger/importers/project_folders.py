@@ -54,7 +54,8 @@ class ExcludedFolder(NamedTuple):
     def of(cls, path: str, folds_case: bool = FOLDS_CASE) -> ExcludedFolder:
         system = ntpath if is_windows(path) else posixpath
         spellings = {system.normpath(spelling) for spelling in (path, _resolve(path))}
-        if is_windows(path):  # VS Code and its descendants write drive letters in lower case
+        # VS Code and its descendants write drive letters in lower case.
+        if is_windows(path):
             spellings |= {
                 drive + spelling[1:]
                 for spelling in spellings

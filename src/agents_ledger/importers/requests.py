@@ -307,7 +307,8 @@ class _Run:
                 file = self._begin(path, latest)
                 sources.append(file, data, size=len(data), mtime_ns=0, cursor=cursor, base=latest)
                 break
-            except (Conflict, Refused):  # another request keeps an item of this session just now
+            # Another request keeps an item of this session just now.
+            except (Conflict, Refused):
                 if attempt == TRIES - 1:
                     raise
         return outcome

@@ -51,7 +51,8 @@ class RowExclusion(NamedTuple):
 
     folders: tuple[str, ...]
     make_filter: MakeRowFilter | None
-    matched: set[str]  # those of the folders that excluded something, so far
+    # Those of the folders that excluded something, so far.
+    matched: set[str]
 
 
 NO_EXCLUSION = RowExclusion((), None, set())

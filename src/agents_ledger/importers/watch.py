@@ -23,10 +23,13 @@ from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.ledger import Ledger
 
 DEBOUNCE_MS = 400  # changes within this time are imported together
-ROOTS_MS = 60_000  # between two searches for new folders while there is none
+# Between two searches for new folders while there is none.
+ROOTS_MS = 60_000
 ROOTS_PACE_MS = 5_000  # the same while some are watched
-LONG_SECONDS = 0.5  # a family that takes no longer is imported at every change
-REST = 20  # a slower one waits this many times as long as its last import took
+# A family that takes no longer is imported at every change.
+LONG_SECONDS = 0.5
+# A slower one waits this many times as long as its last import took.
+REST = 20
 SERVICE = "agents-ledger-watch"
 
 

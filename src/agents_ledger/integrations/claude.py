@@ -40,10 +40,13 @@ ROOT = "claude-agent-sdk:"
 READER = ClaudeCode()
 TRIES = 20
 SUFFIX = ".jsonl"
-SMALL_BYTES = 256 << 10  # sessions up to this size are derived with every append,
-GROWN_PART = 8  # larger ones when they have grown by an eighth,
-QUIET_SECONDS = 1.0  # or after a pause of this length,
-PAUSE = 20  # and of at least 20 times what the last derivation took
+# When a session is derived: a derivation reads all of it. Up to SMALL_BYTES with every append; a
+# larger one when it has grown by an eighth, or after a pause of QUIET_SECONDS, but of at least 20
+# times what the last derivation took.
+SMALL_BYTES = 256 << 10
+GROWN_PART = 8
+QUIET_SECONDS = 1.0
+PAUSE = 20
 
 
 class _TranscriptState:
@@ -143,7 +146,9 @@ class LedgerSessionStore(SessionStore):
                 try:
                     new_bytes = self._keep(key, path, entries)
                     break
-                except Conflict:  # another process appended first: read its entries and retry
+                except Conflict:
+                    # Another process appended first: read its entries, which may be the same ones,
+                    # and retry.
                     continue
             else:
                 raise Conflict(f"too many other processes are writing {path}", "Retry the call.")
@@ -185,7 +190,8 @@ class LedgerSessionStore(SessionStore):
             if state.waiting and state.quiet_in() > 0:
                 self._derive_later(family)
             elif state.waiting:
-                with suppress(LedgerError):  # closed or unreachable: the next import derives it
+                # The ledger is closed or unreachable: the next import derives what is archived.
+                with suppress(LedgerError):
                     self._derive(family)
 
     def _keep(self, key: SessionKey, path: str, entries: list[SessionStoreEntry]) -> int:
@@ -198,6 +204,8 @@ class LedgerSessionStore(SessionStore):
             if not isinstance(uuid, str):
                 fresh[f"\0{number}"] = entry
             elif uuid not in seen.uuids:
+                # The SDK retries failed appends, and asks to ignore entries whose uuid is known.
+                # Entries without one cannot be compared.
                 fresh.setdefault(uuid, entry)
         if not fresh:
             return 0

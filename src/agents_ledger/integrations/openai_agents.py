@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from agents.memory import SessionSettings
 
 ITEM = "openai_item"
-CALLED = "openai_call"  # an item whose arguments or output are in the tool call of its id
-WRITTEN = "openai_json"  # an item as JSON text, if it has numbers that JSON lacks (NaN)
+# An item whose arguments or output are in the tool call of its id.
+CALLED = "openai_call"
+# An item as JSON text, if it has numbers that JSON lacks (NaN).
+WRITTEN = "openai_json"
 ROLES: dict[str, MessageRole] = {
     "user": "user",
     "assistant": "assistant",
@@ -184,12 +186,14 @@ class _ItemCalls:
         waiting = self._waiting
         for at, item in enumerate(items):
             call_id = item.get("call_id")
-            key = repr(call_id)  # it may be of any type
+            # An id may be of any type, and need not be hashable.
+            key = repr(call_id)
             if item.get("type") == "function_call":
                 own = call_id if isinstance(call_id, str) and key not in waiting else ""
                 self.ids[at] = own or f"call_{new_id()}"
                 waiting.setdefault(key, deque()).append(at)
             elif _is_output(item) and waiting.get(key):
+                # Several calls may carry one id: each gets the next output that has it.
                 call = waiting[key].popleft()
                 self.ids[at] = self.ids[call]
                 self.outputs[call] = item
@@ -252,7 +256,6 @@ def _with_text(item: dict[str, Any], text: str | None) -> dict[str, Any]:
 
 
 def _text(item: dict[str, Any]) -> str | None:
-    """The text of an item."""
     content = item.get("content", item.get("output"))
     if isinstance(content, str) or content is None:
         return content
@@ -310,7 +313,8 @@ def _stored_item(
         if WRITTEN in metadata:
             return json.loads(metadata[WRITTEN])
         item = metadata.get(ITEM)
-    except (ValueError, AttributeError, TypeError, KeyError):  # not written by this store
+    except (ValueError, AttributeError, TypeError, KeyError):
+        # The message was not written by this store, or by another version of it.
         return None
     return _with_text(item, message.content) if isinstance(item, dict) else item
 
@@ -325,5 +329,6 @@ def _with_call(item: dict[str, Any], call: ToolCall | TranscriptCall) -> dict[st
 def _decoded(text: str) -> Any:
     try:
         return _decode(text)
-    except msgspec.DecodeError:  # an unpaired surrogate or NaN, which the slower decoder accepts
+    except msgspec.DecodeError:
+        # The slower decoder accepts unpaired surrogates and NaN.
         return json.loads(text)

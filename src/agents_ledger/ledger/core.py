@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-AUDIT_EVERY_MS = 60_000  # how often an unexplained error may start an audit
+# An unexplained error may start an audit this often: it reads everything, and a bug that raises at
+# every call would run one each time.
+AUDIT_EVERY_MS = 60_000
 
 
 class Core:
@@ -103,7 +105,8 @@ class Core:
 
     def index(self, *, least: int | None = None, steps: int | None = None) -> None:
         """Index at most `steps` batches of what waits, if at least `least` turns do."""
-        with suppress(StoreUnavailable):  # the turns themselves are stored; it is retried later
+        # The turns are stored already, so the caller's write succeeded; indexing is retried later.
+        with suppress(StoreUnavailable):
             index_queue.catch_up(self.db, least=least or self.db.limits.index_turns, steps=steps)
         self._fill()
 
@@ -153,11 +156,14 @@ class Core:
             return
         self._closed = True
         if self._indexer is not None:
+            # Both threads write: the database may only be closed when they have ended.
             self._indexer.join()
         if self._filler is not None:
             self._filler.stop()
         try:
-            if self.recovered:  # this process wrote
+            # Recovery precedes the first write, so this process has written and may leave turns
+            # waiting.
+            if self.recovered:
                 with suppress(LedgerError):
                     index_queue.catch_up(
                         self.db, least=index_queue.CLOSE_FROM, steps=index_queue.CLOSE_STEPS

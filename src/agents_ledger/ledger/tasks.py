@@ -248,7 +248,8 @@ def save_task(tx: Transaction, task: Task) -> TaskPosition | None:
                 raise
         else:
             return None
-    claim(tx, task.id)  # it exists, or another writer on a server just created it
+    # The task exists, or another writer on a server has just created it.
+    claim(tx, task.id)
     stored = Task(*tx.run("task", id=task.id)[0])
     _unchanged("task", stored, task, ("system_prompt", "created_at", "parent_task_id"))
     if stored == task:
@@ -349,7 +350,8 @@ def save_call(tx: Transaction, call: TaskCall, writer_id: str | None) -> TaskPos
     if not _write_call(tx, call, writer_id if call.status == "in_progress" else None):
         return None
     turn_id = tx.run("task_message", id=call.start_message_id)[0][6]
-    if turn_id is None:  # its message is in the same batch
+    # Its message is in the same batch, and derives the turn with this call in it.
+    if turn_id is None:
         return None
     if stored_turns(tx, [turn_id])[turn_id].frozen:
         tx.run("mark_source_has_more", label=label_of(call.task_id))

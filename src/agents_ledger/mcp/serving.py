@@ -85,6 +85,7 @@ class _TokenGuard:
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not secret.strip():
             return _NO_TOKEN
+        # Looked up for every request: a revoked token is refused from the next one on.
         token = await anyio.to_thread.run_sync(self._tokens.find, secret.strip())
         if token is None:
             return _NO_TOKEN if self._invalid.take(client) else _TOO_MANY_TOKENS
@@ -93,6 +94,7 @@ class _TokenGuard:
     async def _pass(self, token: Token, scope: Scope, receive: Receive, send: Send) -> None:
         scope[TOKEN_KEY] = token
         if scope["method"] == "POST":
+            # Read before the SDK sees it: size and JSON are limited as on the web server.
             body = await read_body(receive, BODY_MAX)
             refusal = await self._check_body(body)
             if refusal is not None:

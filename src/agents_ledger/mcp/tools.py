@@ -30,7 +30,8 @@ Steps = Annotated[
     int,
     Meta(ge=1, le=10_000, description="Maximum number of messages, and of tool calls, of a turn."),
 ]
-PROTECTED = (3, 1, 0)  # numbers of final turns that are not shortened; the first that fits
+# Numbers of final turns that are not shortened, tried in order until the context fits.
+PROTECTED = (3, 1, 0)
 
 
 def truncated(text: str | None, chars: int) -> str | None:

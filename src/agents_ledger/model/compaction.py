@@ -7,10 +7,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-# The part of a model's window from which on a compaction is due. Ledger.compaction_due() uses it,
-# and the broker's policy has it as the default of `compact_at`.
+# Also the default of `compact_at` in the broker's policy.
 COMPACT_AT = 0.85
 Trigger = Literal["context_limit", "manual", "periodic", "overflow_recovery"]
+
+
+def nears_limit(tokens: int, window: int, compact_at: float = COMPACT_AT) -> bool:
+    """Whether a context is so large that its session should be compacted."""
+    return tokens > window * compact_at
 
 
 class Compaction(Struct, frozen=True):

@@ -17,7 +17,8 @@ LATEST_MS = 253_370_764_800_000
 _PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 _LOW_BITS = 40
 _LOW_END = 1 << _LOW_BITS
-_TAIL = (1 << 20) - 1  # the part of the count that changes with nearly every id
+# The part of the count that changes with nearly every id; the rest is a cached prefix.
+_TAIL = (1 << 20) - 1
 
 
 def is_id(text: str) -> bool:
@@ -36,7 +37,8 @@ def as_id(text: str) -> str:
     if is_id(text):
         return text
     like = "".join(letter if is_id(letter) else "_" for letter in text[: ID_MAX // 2])
-    import hashlib  # it loads OpenSSL, which most programs do not need at once
+    # It loads OpenSSL, which most programs do not need at once.
+    import hashlib
 
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8)
     return f"{like}~{digest.hexdigest()}"
@@ -74,6 +76,8 @@ class _Ids:
             if ms > self.ms:
                 self.start(ms)
             elif not low & _TAIL:
+                # The tail has wrapped, so the prefix changes. The time stays, even if the clock ran
+                # backwards.
                 self.start(self.ms)
             return self.prefix + _PAIRS[low >> 10 & 1023] + _PAIRS[low & 1023]
 

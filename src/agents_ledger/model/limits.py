@@ -15,7 +15,9 @@ class LedgerLimits(Struct, frozen=True, kw_only=True):
     # Writes after which a handle indexes a full batch: its own turns and as many that others left.
     # Larger backlogs are left to servers, imports and watch, which have the time.
     index_writes: int = 125
-    index_commit_turns: int = 20  # of one commit, from which on they are indexed with it
+    # Turns of one commit from which on they are indexed with it: they are in memory already, and
+    # enough for the index to take them at once.
+    index_commit_turns: int = 20
     # Only the beginning and the end of longer values are indexed, less of each in a turn with very
     # many calls, and never more of a turn than should be held in memory.
     indexed_values_chars: int = 8_000_000
@@ -29,7 +31,7 @@ class LedgerLimits(Struct, frozen=True, kw_only=True):
     routing_turns: int = 1000  # with a word that are read, the newest
     near_turns: int = 200
     compared_vectors: int = 20_000
-    vector_index_from: int = 20_000  # below that, comparing all of them is fast enough
+    vector_index_from: int = 20_000  # below that, comparing all is fast enough, and exact
     vector_pause_s: float = 10.0  # until a few new turns get their vectors
 
     # Threads and sessions
@@ -50,7 +52,8 @@ class LedgerLimits(Struct, frozen=True, kw_only=True):
     held_record_ids: int = 10_000
     held_places: int = 1000  # a tree may be of any size
     step_chars: int = 1 << 20  # of a large turn in one statement
-    deleted_steps: int = 100  # by one statement
+    # By one statement: a turn of hundreds of megabytes is cleared in steps.
+    deleted_steps: int = 100
     block_bytes: int = 4 << 20  # of an archived file; blocks of 1 MB take a tenth more
 
 

@@ -29,8 +29,10 @@ from agents_ledger.model.files.file_tools import changes_of, decoded, path_of
 from agents_ledger.model.text.sanitize import visible_lines
 from agents_ledger.render.summaries import command_of, task_text, texts_of
 
-CODE_MAX = 50_000  # characters; longer code is not coloured
-CACHED_MAX = 4_000  # characters; longer messages are rendered each time
+# Characters. Longer code is not coloured, which would delay the page.
+CODE_MAX = 50_000
+# Characters. Longer messages are rendered each time.
+CACHED_MAX = 4_000
 TEXT_MAX = 200_000  # characters of one text
 IMAGE_DEPTH_MAX = 6
 # Images are embedded in pages: only characters that cannot end an attribute.
@@ -71,7 +73,6 @@ _PLAIN = re.compile(r"[^\W\d_][\w ,.;:'\"()/?%=+-]*")
 
 
 def markdown(text: str) -> Markup:
-    """A Markdown text as HTML."""
     if "_" not in text and _PLAIN.fullmatch(text):
         return Markup(f"<p>{escape(text.strip())}</p>\n")  # noqa: S704 - it is escaped
     return _markdown_of(text) if len(text) <= CACHED_MAX else _cleaned(text)
@@ -84,6 +85,8 @@ def _markdown_of(text: str) -> Markup:
 
 def _cleaned(text: str) -> Markup:
     clean = nh3.clean(
+        # Escaped by the renderer already. Cleaned once more, so that a fault of the renderer or of
+        # Pygments cannot put a script into a page.
         _markdown.render(visible_lines(text)),
         tags=_TAGS,
         attributes={"a": {"href"}, "span": {"class"}, "pre": {"class"}, "ol": {"start"}},
@@ -125,7 +128,6 @@ def _coloured(text: str, lexer: Lexer) -> Markup:
 
 
 def diff(old: str, new: str, path: str = "") -> Markup:
-    """The difference of two texts."""
     return patch(difference(old, new), path)
 
 
@@ -133,7 +135,6 @@ _PATCH_CLASSES = {"+": "ins", "-": "del", "@": "at"}
 
 
 def patch(text: str, path: str = "") -> Markup:
-    """A unified diff."""
     rows = Markup("").join(
         Markup('<span class="{}">{}</span>').format(_PATCH_CLASSES.get(line[:1], "same"), line)
         for line in visible_lines(text).split("\n")

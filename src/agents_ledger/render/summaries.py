@@ -15,7 +15,8 @@ from agents_ledger.model.text import humanize
 from agents_ledger.model.text.sanitize import is_plain_line, one_line, visible
 from agents_ledger.model.turns import OPEN_CALL, ToolCall, Turn
 
-DIFF_MAX = 50_000  # characters; line counts of larger edits would delay a page
+# Characters. Counting the lines of larger edits would delay a page.
+DIFF_MAX = 50_000
 RESULT_DEPTH_MAX = 6
 PARAMETERS_MAX = 6  # named in a summary when no single one says enough
 
@@ -250,7 +251,6 @@ def outcome(call: ToolCall, result_size: int | None = None) -> str:
 
 
 def compacted(turn: Turn) -> str:
-    """What a compaction did."""
     record = turn.compaction
     if record is None:
         return ""

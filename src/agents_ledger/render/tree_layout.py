@@ -40,7 +40,6 @@ class TreeRow(NamedTuple):
 
     @property
     def mark(self) -> Mark:
-        """The shape of the row."""
         if self.kind == "subagent":
             return "subagent"
         if self.node is None or self.kind in ("run", "more", "above", "below"):
@@ -206,7 +205,8 @@ def last_rows(rows: list[TreeRow], rows_max: int) -> list[TreeRow]:
     at = max(0, len(rows) - rows_max)
     while 0 < at < len(rows) and not (rows[at].kind == "turn" and rows[at].on_path):
         at += 1
-    if at == len(rows):  # the branches of one turn fill all of them
+    # The branches of one turn fill all of them.
+    if at == len(rows):
         at = len(rows) - rows_max
     first = next(row.node for row in rows[at:] if row.node is not None)
     preceding = first.headline.turn.depth - 1

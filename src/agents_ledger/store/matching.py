@@ -8,7 +8,8 @@ import msgspec
 
 from agents_ledger.store.database import Engine
 
-WORD_MAX = 500  # letters: a server takes words of up to 2,046 bytes
+# Characters. PostgreSQL accepts words of up to 2,046 bytes, and a character takes at most four.
+WORD_MAX = 500
 
 
 class QueryTerm(msgspec.Struct, frozen=True):

@@ -85,12 +85,15 @@ def migrate_step(tx: Transaction, engine: Engine, words: Mapping[str, str], addr
     pending = [path for path in queries.migration_files() if _number(path) > current]
     if not pending:
         return False
+    # Views and guards refer to the old tables, and guards would refuse what a migration changes.
     drop_made(tx, engine)
+    # An existing ledger keeps each step that succeeded; a new one is made whole or not at all.
     for path in pending[:1] if current else pending:
         _apply(tx, path, engine, words)
     if current and len(pending) > 1:
         return True
-    make(tx, engine)  # they fit the newest tables only
+    # Only after the last step: views and guards fit the newest tables alone.
+    make(tx, engine)
     return False
 
 
@@ -119,7 +122,6 @@ def _files(engine: Engine) -> list[str]:
 
 
 def make(tx: Transaction, engine: Engine) -> None:
-    """Make the views and the guards."""
     for statement in made_by(engine):
         tx.execute(statement)
 

@@ -56,7 +56,8 @@ def pieces(path: str) -> dict[str, str]:
 def fill(text: str, words: Mapping[str, str]) -> str:
     """The text with every <word> in its engine's spelling."""
     filled = _PIECE.sub(lambda found: words[found[1]], text)
-    return _PIECE.sub(lambda found: words[found[1]], filled)  # a piece may name another
+    # Twice, because a piece may name another.
+    return _PIECE.sub(lambda found: words[found[1]], filled)
 
 
 def load(words: Mapping[str, str]) -> dict[str, str]:
@@ -65,7 +66,6 @@ def load(words: Mapping[str, str]) -> dict[str, str]:
 
 
 def one(name: str, words: Mapping[str, str]) -> str:
-    """One statement."""
     pieces, statements = _statements()
     return fill(statements[name], {**pieces, **words}).rstrip()
 
@@ -83,7 +83,6 @@ def positional(sql: str) -> Positional:
 
 
 def names() -> tuple[str, ...]:
-    """The names of all statements."""
     return tuple(_statements()[1])
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-LETTERS_MAX = 8_000_000  # all values together: 8 MB, or up to four times that, by what is written
-SHARE = 8  # a value that takes a larger part is not worth the others
+# All values together: 8 MB of ASCII, up to four times that for text of wider characters.
+LETTERS_MAX = 8_000_000
+# A value that takes a larger part of the cache would evict too many others.
+SHARE = 8
 
 
 class SealedCache:
@@ -19,7 +21,8 @@ class SealedCache:
         self._guard = threading.Lock()
 
     def get(self, key: str) -> Any:
-        """The value, or None."""
+        # Without the lock: reading a dict is atomic, and a value that is evicted just now is still
+        # true.
         value = self._values.get(key)
         return None if value is None else value[0]
 

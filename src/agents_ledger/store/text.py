@@ -42,6 +42,8 @@ def escape_row(values: tuple[object, ...]) -> tuple[object, ...]:
     for value in values:
         if value.__class__ is not str:
             continue
+        # Cheap tests first: nearly every text is plain ASCII, and this runs for every value
+        # written.
         plain = value.isascii() and "\x00" not in value and _ESCAPE not in value
         if not plain and not _is_safe(value):
             return tuple(escape(v) if isinstance(v, str) else v for v in values)
@@ -72,7 +74,6 @@ def ids_of(ids: Sequence[str]) -> str:
 
 
 def in_batches(ids: Iterable[str]) -> Iterator[str]:
-    """The items in batches."""
     more = iter(ids)
     while batch := tuple(islice(more, IDS_AT_ONCE)):
         yield ids_of(batch)

@@ -24,9 +24,11 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 T = TypeVar("T")
 
 READS = ("GET", "HEAD")
-SLOW_S = 0.1  # a longer request gives up its slot: an audit must not delay the pages
+# A longer request gives up its slot: an audit must not delay the pages.
+SLOW_S = 0.1
 SHARED_MAX = 64
-SERVER_SLOTS = 10  # on PostgreSQL: the number of connections
+# On PostgreSQL as many as the pool has connections; more would wait there instead.
+SERVER_SLOTS = 10
 
 _arrived: ContextVar[float] = ContextVar("arrived", default=math.inf)
 
@@ -34,6 +36,7 @@ _arrived: ContextVar[float] = ContextVar("arrived", default=math.inf)
 def read_slots(engine: str) -> int:
     """The number of requests that may read at once."""
     cores = os.cpu_count() or 1
+    # More threads only take the interpreter from each other, which costs up to 5 ms each time.
     return min(4, max(2, cores // 2)) if engine == "sqlite" else SERVER_SLOTS
 
 
@@ -130,6 +133,8 @@ class SharedReads:
             shared = self._values.get(key)
         if shared is not None and shared.read_at > _arrived.get():
             return cast(T, shared.value)
+        # The clock is read before the value: a request that arrives during the read must not share
+        # it, as it may expect commits that the snapshot does not have.
         own = _SharedValue(self._clock(), read())
         with self._lock:
             other = self._values.pop(key, None)

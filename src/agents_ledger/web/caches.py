@@ -100,6 +100,7 @@ class BackgroundCache:
             return thread
 
     def _run(self, name: str, compute: Callable[[], object]) -> None:
+        # The time before it is computed: the value shows the ledger as it was then.
         started = now_ms()
         try:
             self._values[name] = _Computed(started, compute())
@@ -107,7 +108,6 @@ class BackgroundCache:
             self._failures[name] = failure
 
     def clear(self) -> None:
-        """Drop all values."""
         self._values.clear()
 
     def stop(self) -> None:

@@ -25,7 +25,6 @@ def age(at_ms: int) -> str:
 
 
 def iso(at_ms: int) -> str:
-    """ISO 8601."""
     return humanize.moment(at_ms).replace(" UTC", "Z").replace(" ", "T")
 
 

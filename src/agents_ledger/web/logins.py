@@ -77,6 +77,7 @@ class Logins:
             if login is None:
                 return None
             login.used_at = time.monotonic()
+            # Kept in order of use, so that the limits drop the least recently used login.
             self._logins.move_to_end(key)
             return login.token_id
 

@@ -58,7 +58,6 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
 
     @property
     def origins(self) -> frozenset[str]:
-        """The origins of our own pages."""
         scheme = "https" if self.is_https else "http"
         return frozenset(f"{scheme}://{host}" for host in self.hosts)
 
@@ -89,7 +88,6 @@ class RequestHead:
 
     @property
     def bearer(self) -> str:
-        """The token of the Authorization header."""
         scheme, _, secret = self.headers.get("authorization", "").partition(" ")
         return secret.strip() if scheme.lower() == "bearer" else ""
 
@@ -143,7 +141,6 @@ class TokenDoor:
         self.logins = logins
 
     async def by_secret(self, secret: str) -> Token | None:
-        """The valid token of a secret."""
         if not secret:
             return None
         # compare_digest takes the same time for every wrong secret.
@@ -152,7 +149,6 @@ class TokenDoor:
         return await self._ask(self._tokens.find, secret)
 
     async def by_id(self, token_id: str) -> Token | None:
-        """The valid token of an id."""
         if token_id == RUN_TOKEN.id:
             return RUN_TOKEN
         return await self._ask(self._tokens.get, token_id)
@@ -177,7 +173,6 @@ class TokenDoor:
         return None
 
     def valid_ids(self, ids: Collection[str]) -> set[str]:
-        """The ids whose tokens are valid."""
         stored = set(ids) - {RUN_TOKEN.id}
         valid = self._tokens.valid_ids(stored) if stored else set()
         return valid | {RUN_TOKEN.id}
@@ -185,6 +180,7 @@ class TokenDoor:
 
 def csrf_of(secret: str) -> str:
     """The CSRF token of a login: only its own pages know it."""
+    # Derived from the secret of the login: it needs no storage and ends with the login.
     return hmac.new(secret.encode(), b"csrf", hashlib.sha256).hexdigest()
 
 
@@ -214,6 +210,8 @@ class WebGuard:
             await self._admit(scope, receive, send, request)
 
     def _refused_at_once(self, request: RequestHead) -> tuple[int, str, str] | None:
+        # Before all else, against DNS rebinding: a page of another site can reach this machine
+        # under a name of its own.
         if request.headers.get("host", "").lower() not in self._policy.hosts:
             return 421, "unknown host", "Use the address that the server printed."
         if not self._rate.take(request.client):
@@ -231,6 +229,8 @@ class WebGuard:
     ) -> None:
         log_in = self._login_of(request)
         if log_in is not None:
+            # A link on another site could log the browser in as somebody else, who would then read
+            # what its user does.
             if request.headers.get("sec-fetch-site") == "cross-site":
                 await send_error(send, False, *_CROSS_LOGIN)
             else:
@@ -238,6 +238,7 @@ class WebGuard:
             return
         caller = await self._door.admit(request, self._policy.cookie)
         if caller is None:
+            # A request without a token is no attempt to guess one.
             wrong = bool(request.bearer) and not self._wrong.take(request.client)
             missing = _NO_API_TOKEN if request.is_api else _NO_TOKEN
             await send_error(send, request.is_api, *(_TOO_MANY if wrong else missing))
@@ -357,6 +358,8 @@ def with_headers(send: Send) -> Send:
             headers = list(message.get("headers", ()))
             names = {name.lower() for name, _ in headers}
             headers += [header for header in HEADERS if header[0] not in names]
+            # Conversations are private: no shared cache keeps them, and a browser asks before it
+            # shows one.
             if b"cache-control" not in names:
                 headers.append((b"cache-control", b"private, no-cache"))
             message["headers"] = headers

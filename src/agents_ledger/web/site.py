@@ -47,7 +47,8 @@ DAY_MS = 86_400_000
 YEAR_DAYS = 380
 TREES_MAX = 32  # cached
 AUDIT_WAIT_S = 1.0
-QUICK_TURNS = 200  # ledgers of this size are audited whenever the page is opened
+# Ledgers of this size are audited whenever the page is opened.
+QUICK_TURNS = 200
 RAW_BYTES = 64 * 1024
 
 
@@ -83,7 +84,9 @@ class Site:
         self._auditing: threading.Thread | None = None
         self.background = BackgroundCache()
         self.rendered = RenderCache()
-        self._csrf_mark = new_secret()  # replaced by the token of each reader in cached HTML
+        # Stands for the reader's CSRF token in cached HTML, which all readers share. Random, so
+        # that no text of a conversation can contain it.
+        self._csrf_mark = new_secret()
         self.shared = SharedReads()
         self._rows: dict[tuple[object, ...], tuple[object, list[TreeRow]]] = {}
         self._rows_lock = threading.Lock()
@@ -92,7 +95,6 @@ class Site:
 
     @cached_property
     def templates(self) -> Environment:
-        """The templates of the pages."""
         environment = new_environment(HERE / "templates")
         environment.filters.update(formats.FILTERS)
         environment.globals.update(formats.GLOBALS, card_html=self._card)
@@ -263,7 +265,6 @@ class Site:
         return Markup(html.replace(self._csrf_mark, str(escape(csrf))))  # noqa: S704
 
     def render(self, template: str, request: WebRequest, **values: Any) -> str:
-        """A template as text."""
         theme = request.cookies.get("theme", "")
         zoom = request.cookies.get("zoom", "")
         common = {

@@ -103,6 +103,7 @@ class ProviderEngine:
             begun = [CallItem(c.tool_call_id, c.tool_name, _params(c)) for c in calls]
             for call in begun:
                 yield CallBegun(call)
+            # gather() returns results in the order of the calls, whichever ends first.
             for result in await asyncio.gather(*map(request.call, begun)):
                 yield CallFinished(result)
                 parts.append(_result(result, {call.id: call.tool_name for call in begun}))

@@ -18,13 +18,15 @@ from agents_ledger.render.tree_layout import BRANCHES_MAX, TreeLayout, TreeRow
 TREES = 10
 NODES_MAX = 2000
 UNFOLDED_MAX = 100_000
-WIDTH_MAX = 120  # the figures should not stand too far from their text
+# The figures should not be too far from their text.
+WIDTH_MAX = 120
 FIGURES = 17  # cells at the right, for tools and tokens
 REMARK_MAX = 40
 TEXT_MIN = 16
 LANES_MIN = 8
 LANE_WIDTH = 2  # cells
-HINT_ROOM = 64  # cells that must be left for how to see a branch too far to the right
+# Cells that must be left for the hint how to see a branch too far to the right.
+HINT_ROOM = 64
 
 
 @command

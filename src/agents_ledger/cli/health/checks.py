@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 FINDINGS = 1
 FINDINGS_PER_RULE = 20
-PATHS_MAX = 5  # of files that will be deleted, and of unreadable folders
+# Of files that will be deleted, and of unreadable folders.
+PATHS_MAX = 5
 
 
 @command

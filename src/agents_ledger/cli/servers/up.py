@@ -60,7 +60,8 @@ def up(
 
             try:
                 Demonstration(ledger).record()
-            except HeadMoved:  # another `up` records it at the same time
+            except HeadMoved:
+                # Another `up` records the demonstration at the same time.
                 recorded = False
         if run.as_json:
             heads = [session.label for session in ledger.sessions()]

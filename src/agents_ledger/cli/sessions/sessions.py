@@ -18,7 +18,8 @@ from agents_ledger.model.sessions import Session, SessionStatus, Thread
 from agents_ledger.model.text import humanize
 from agents_ledger.model.text.dates import moment
 
-WIDE = 100  # columns of a terminal from which persona and origin are shown
+# Columns of a terminal from which on persona and origin are shown.
+WIDE = 100
 LABEL_MAX = 40
 STATUSES: tuple[SessionStatus, ...] = ("active", "archived", "deleted")
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from agents_ledger.importers.pipeline import Report
 
 LINES_MAX = 10
-RARE = 3  # records of a type up to which the path of the first is printed: the type may be new
+# Records of a type up to which the path of the first is printed: the type may be new.
+RARE = 3
 
 
 class ImportProgress:

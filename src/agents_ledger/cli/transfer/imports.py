@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from agents_ledger.importers.pipeline import Report
     from agents_ledger.ledger.ledger import Ledger
 
-GC_THRESHOLD = 50_000  # an import creates many objects, hardly any in reference cycles
+# An import creates many objects, hardly any of them in reference cycles.
+GC_THRESHOLD = 50_000
 EXCLUDE = click.option(
     "--exclude",
     multiple=True,

@@ -27,7 +27,8 @@ PRAGMAS = {
     "query_only": 1,
     "trusted_schema": 0,
     "cell_size_check": 1,
-    "writable_schema": 1,  # else a truncated database is refused as a whole; nothing is written
+    # Else a truncated database is refused as a whole; nothing is written.
+    "writable_schema": 1,
 }
 UNREADABLE = (LedgerError, OSError, sqlite3.Error)  # what opening or reading one may raise
 WAL_VERSION_OFFSET = 18  # the header byte that is 2 in WAL mode

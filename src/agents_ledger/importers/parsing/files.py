@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from zipfile import ZipInfo
 
 CHUNK_BYTES = 8 << 20
-PIECE_BYTES = 16 << 10  # unpacked at once: as much is lost where a file is damaged
+# Unpacked at once: as much is lost where a file is damaged.
+PIECE_BYTES = 16 << 10
 CHECKED_BYTES = 1 << 20  # unpacked at once, to be counted
 HEAD_BYTES = 64 << 10
 PLACES = 16  # in a file, at which it is looked at
@@ -32,7 +33,8 @@ ARCHIVE, COMPRESSED = ".zip", ".zst"
 LINKED = "it is a link: to import what it leads to, name that file itself"
 NO_FILE = "it is not a file"
 UNPACKED_MAX = 64 << 20  # bytes that any packed file may hold
-RATIO_MAX = 200  # a larger one may hold so many times its size: logs are packed to a tenth or less
+# A larger one may hold so many times its size: logs are packed to a tenth or less.
+RATIO_MAX = 200
 NO_FILES = b"PK\x05\x06" + bytes(18)  # an archive without any
 
 
@@ -207,7 +209,8 @@ def _member(archive: Path, path: Path, file: BinaryIO) -> IO[bytes]:
     if found is None:
         raise Refused("it is not in the archive any more")
     reading = zipfile.ZipFile(BytesIO(NO_FILES))
-    reading.fp = file  # its directory is known: it need not be read for every file
+    # Its directory is known: it need not be read for every file.
+    reading.fp = file
     return reading.open(found)
 
 

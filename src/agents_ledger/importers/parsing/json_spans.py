@@ -30,7 +30,8 @@ from agents_ledger.model.imports.sources import Fault, SourceFile
 # A string, whole or up to the end of its block, or a bracket. Nothing in it backtracks: that would
 # take a hundred bytes of memory for every escaped letter.
 TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\]]', re.DOTALL)
-BETWEEN_MAX = 1 << 20  # bytes between two objects, of which elements are told
+# Bytes between two objects, of which elements are told.
+BETWEEN_MAX = 1 << 20
 LONG = "a text in it is kept, but too long to read"
 T = TypeVar("T")
 
@@ -43,7 +44,8 @@ class _Nesting:
 
     def __init__(self) -> None:
         self.depth = 0
-        self.level = -1  # of the array the objects stand in, once it is known
+        # Of the array the objects stand in, once it is known.
+        self.level = -1
         self.start = -1
 
     def met(self, bracket: bytes, at: int) -> tuple[int, int] | None:
@@ -68,7 +70,8 @@ class _Nesting:
 def objects(blocks: Iterable[bytes]) -> Iterator[tuple[int, int]]:
     """Where each object of a top-level array begins and ends; or the one object that is all."""
     nesting = _Nesting()
-    rest, base = b"", 0  # a string goes on after it; where what is looked at stands
+    # A string goes on after it; where what is looked at stands.
+    rest, base = b"", 0
     for block in blocks:
         data, rest = rest + block, b""
         for token in TOKEN.finditer(data):

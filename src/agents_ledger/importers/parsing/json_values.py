@@ -24,7 +24,8 @@ T = TypeVar("T")
 BROKEN = (msgspec.DecodeError, RecursionError, ValueError)  # ValueError: Unicode, json
 EMPTY: tuple[object, ...] = (None, "", [], {})
 SECRET_NAMES = {"speculativeSummarizationEncryptionKey", "blobEncryptionKey", "encryptionKey"}
-EMBEDDED = "composerData"  # a chat written into another's; in some versions as text
+# A chat written into another's; in some versions as text.
+EMBEDDED = "composerData"
 
 
 def dicts(value: Any) -> list[dict[str, Any]]:

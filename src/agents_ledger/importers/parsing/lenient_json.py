@@ -105,8 +105,10 @@ class Repaired(NamedTuple, Generic[T]):
     """A decoded value, and the JSON that the decoder accepted."""
 
     value: T
-    data: bytes  # unchanged, or with REPLACEMENT for surrogates and null for NaN
-    added: Sequence[int] | None  # offsets of added bytes; None: offsets no longer match
+    # Unchanged, or with REPLACEMENT for surrogates and null for NaN.
+    data: bytes
+    # Offsets of added bytes; None: offsets no longer match.
+    added: Sequence[int] | None
 
 
 def decode_leniently(decode: Callable[[bytes], T], data: bytes) -> T:

@@ -25,7 +25,8 @@ def milliseconds(moment: object) -> int:
     return 0
 
 
-@lru_cache(maxsize=4096)  # a record is parsed once for the tree and once for its content
+# A record is parsed once for the tree and once for its content.
+@lru_cache(maxsize=4096)
 def _from_iso(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)

@@ -9,9 +9,12 @@ class ImportLimits(Struct, frozen=True, kw_only=True):
     """Whatever exceeds `record_bytes` or `text_bytes` is archived and reported, but not parsed."""
 
     record_bytes: int = 64 << 20
-    text_bytes: int = 28 << 20  # of one text, as Python holds it: up to four bytes a character
-    held_bytes: int = 24 << 20  # records of larger families are read again instead of held
-    part_bytes: int = 4 << 20  # a database value that exceeds text_bytes is archived in such parts
+    # Of one text, as Python holds it: up to four bytes a character.
+    text_bytes: int = 28 << 20
+    # Records of larger families are read again instead of held.
+    held_bytes: int = 24 << 20
+    # A database value that exceeds text_bytes is archived in such parts.
+    part_bytes: int = 4 << 20
     batch_bytes: int = 4 << 20  # files archived in one commit, before compression
     batch_files: int = 200
 

@@ -34,7 +34,8 @@ from agents_ledger.model.imports.sources import Fate, Fault, SourceFile, SourceT
 QUOTED_CHARACTERS = 80  # of a value in a fault
 NOT_UTF8 = "not UTF-8: bytes that are no text are shown as \ufffd"
 UTF_16 = "it is UTF-16, as PowerShell writes it: kept so, and read"
-ROW_VALUES = 6  # the values of a row take about six times its encoded size in memory
+# The values of a row take about six times its encoded size in memory.
+ROW_VALUES = 6
 DIGEST_BYTES = 16
 LENGTH_BITS = 32  # of a record; see ImportLimits.record_bytes
 
@@ -57,7 +58,8 @@ class RecordSpan(Struct, frozen=True, gc=False, array_like=True):
     """Where a record is, packed into two integers: there may be millions."""
 
     file_id: int
-    span: int  # the offset, shifted by LENGTH_BITS, and the length
+    # The offset, shifted by LENGTH_BITS, and the length.
+    span: int
 
 
 HeldRecord = bytes | RecordSpan
@@ -96,7 +98,8 @@ class _RowVersion(NamedTuple):
     length: int
     row: RowRecord | None
     digest: bytes
-    oversized: int  # the size of a value that is too long to parse; 0: none is
+    # The size of a value that is too long to parse; 0: none is.
+    oversized: int
 
 
 def oversized_value(framed: Framed, limit: int) -> int:
@@ -129,7 +132,8 @@ def _last_occurrences(digests: bytes | bytearray) -> bytearray:
         return bytes(digests[DIGEST_BYTES * number : DIGEST_BYTES * number + DIGEST_BYTES])
 
     is_last = bytearray(len(digests) // DIGEST_BYTES)
-    buckets: dict[int, array[int]] = {}  # by first byte: never all digests as objects at once
+    # By first byte: never all digests as objects at once.
+    buckets: dict[int, array[int]] = {}
     for number in range(len(is_last)):
         buckets.setdefault(digests[DIGEST_BYTES * number], array("I")).append(number)
     for bucket in buckets.values():
@@ -186,7 +190,8 @@ class Material:
     def lines(self, file: SourceFile) -> Iterator[SourceLine]:
         """The lines of a file in order, without blank ones and those too long to parse."""
         record_max, text_max = self.limits.record_bytes, self.limits.text_bytes
-        unfinished: list[bytes] = []  # pieces of a line that continues in the next block
+        # Pieces of a line that continues in the next block.
+        unfinished: list[bytes] = []
         blocks = self._sources.stream(file.id)
         first = next(blocks, b"")
         length, start, number = 0, len(BOM) if first.startswith(BOM) else 0, 1

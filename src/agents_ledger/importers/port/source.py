@@ -30,11 +30,15 @@ class Table(NamedTuple):
     """A table of an agent's database, and which of its rows are read."""
 
     name: str
-    key: tuple[str, ...]  # the columns that identify a row; none: all of them
-    keys: tuple[str, ...] = ()  # values of the first key column; neither these nor prefixes: all
+    # The columns that identify a row; none: all of them.
+    key: tuple[str, ...]
+    # Values of the first key column; neither these nor prefixes: all.
+    keys: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
-    grows: bool = False  # a changed row is written anew, with a larger rowid
-    is_small: bool = False  # digests of its rows are remembered, to compare them with
+    # A changed row is written anew, with a larger rowid.
+    grows: bool = False
+    # Digests of its rows are remembered, to compare them with.
+    is_small: bool = False
 
 
 class FolderTrace(NamedTuple):
@@ -81,7 +85,8 @@ class RowFilter(Protocol):
     """Decides which rows of a database are archived when projects are excluded."""
 
     excluded: frozenset[str]  # ids of sessions
-    uncertain: frozenset[str]  # those of them whose project is in a value too long to look into
+    # Those of them whose project is in a value too long to look into.
+    uncertain: frozenset[str]
     without_project: set[str]  # found so far
 
     def __call__(self, row: RowRecord) -> RowRecord | None:
@@ -93,7 +98,8 @@ class Source:
     whatever else does not fit the defaults."""
 
     name: str  # the origin of its sessions
-    version: int  # raised when the same records come to be understood differently
+    # Raised when the same records come to be understood differently.
+    version: int
     kind: SourceKind = "lines"
     tables: Sequence[Table] = ()  # of its databases; no other table is ever read
 

@@ -9,7 +9,8 @@ HEAD_BYTES = 64 << 10
 REMEMBERED = 16  # files of one source
 TRIED = 8
 TRIED_LEAST = 3
-SAMPLE = 48  # bytes from the middle of a record: its content, not its new ids and times
+# Bytes from the middle of a record: its content, not its new ids and times.
+SAMPLE = 48
 RECORD_MIN = 4 * SAMPLE
 _ID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 

@@ -101,7 +101,7 @@ class OwnedEntries(Entries):
         self._owners[entry] = NONE if owner is None else owner
 
     def group(self, owners: int) -> None:
-        """Group the entries by their owners, of which there are so many."""
+        """Group the entries by their owners, which are numbered from 0."""
         self._groups = Groups(self._owners, owners)
 
     def free_owners(self) -> None:

@@ -123,7 +123,8 @@ class ExportTurns(LazyTurns):
         conversation, messages = self._parse(conversation_id, is_new=True)
         for number, turn in enumerate(messages):
             if turn.id in self.turns:
-                continue  # shared with the conversation that it was copied from
+                # Shared with the conversation that it was copied from.
+                continue
             record_ids = [message_id for message_id, _ in turn.members]
             parent = NONE if turn.parent is None else self.turns.number(turn.parent)
             self.turns[turn.id] = _ExportedTurn(conversation_id, number, record_ids)

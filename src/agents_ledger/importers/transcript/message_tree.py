@@ -296,7 +296,8 @@ class _MessageGrouping:
         number = self.tree.add(parent)
         for member in prefix:
             if member in self.leading and self.tree.turn_of[member] == NONE:
-                turn.nodes.append(member)  # a failure before anything was asked settles nothing
+                # A failure before anything was asked settles nothing.
+                turn.nodes.append(member)
                 self.tree.turn_of[member] = number
             else:
                 turn.nodes.append(member)

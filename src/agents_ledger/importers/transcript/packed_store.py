@@ -12,7 +12,8 @@ import msgspec
 
 from agents_ledger.model.imports.interning import Numbering
 
-OPEN = 4096  # values held as objects: most sessions have fewer, and the latest ones change
+# Values held as objects: most sessions have fewer, and the latest ones change.
+OPEN = 4096
 T = TypeVar("T", bound=msgspec.Struct)
 _encode = msgspec.msgpack.Encoder().encode
 _UNPACKABLE = (UnicodeEncodeError, OverflowError)  # unpaired surrogates, huge numbers
@@ -27,7 +28,8 @@ class PackedList(Generic[T]):
     """Values of one type by number, from 0. Those not used for long are packed as MessagePack."""
 
     def __init__(self, kind: type[T]) -> None:
-        self.going_on = -1  # a value that stays unpacked, because it is still being changed
+        # A value that stays unpacked, because it is still being changed.
+        self.going_on = -1
         self._decode = _decoder(kind).decode
         self._open: dict[int, T] = {}
         self._unpackable: dict[int, T] = {}

@@ -16,7 +16,8 @@ from agents_ledger.model.imports.sources import SourceFile
 _ROW = Struct("<QIII")  # offset, length, line number, checksum
 _pack, _unpack = _ROW.pack, _ROW.unpack_from
 WIDTH = _ROW.size
-HELD_BYTES = 8 << 20  # a turn with longer records reads them again instead of holding them
+# A turn with longer records reads them again instead of holding them.
+HELD_BYTES = 8 << 20
 T = TypeVar("T")
 
 

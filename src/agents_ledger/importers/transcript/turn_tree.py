@@ -84,7 +84,8 @@ class TurnTree:
             if 0 <= above < depth:
                 steps[turn] = path[above + 1]
             following = first_child[turn]
-            while following < 0 and path:  # no child: the next sibling, or that of the parent
+            # No child: the next sibling, or that of the parent.
+            while following < 0 and path:
                 left = path.pop()
                 depths[left] = NONE
                 following = sibling[left]
@@ -177,7 +178,8 @@ class EntryTree(TurnTree, ABC):
         del groups, numbers  # as large as all entries
         self.move_entries()
         self._segments = Groups(self._turn_of, len(self._openers) + len(folded), order)
-        self._leading: dict[int, int] = {}  # by turn, what was folded into it: before its entries
+        # By turn, what was folded into it: before its entries.
+        self._leading: dict[int, int] = {}
         self._trailing: dict[int, list[int]] = {}  # and after them
         for segment, target, leads in folds:
             self._fold(segment, target, leads=leads)

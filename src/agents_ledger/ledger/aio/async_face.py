@@ -35,7 +35,8 @@ class _Mailbox:
         self.outcomes: deque[tuple[_PendingWrite, Any, BaseException | None]] = deque()
 
     def wake(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        # The loop is closed: nobody waits for the outcome any more.
+        with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
@@ -75,7 +76,8 @@ class _PendingWrite:
             with suppress(Exception, CancelledError):
                 await self.future
         if not self.future.cancelled():
-            self.future.exception()  # retrieved, so that asyncio does not log it
+            # Retrieved, so that asyncio does not log it as never retrieved.
+            self.future.exception()
 
 
 class _NoReceiver:

@@ -1,7 +1,7 @@
 """Compacting a session: plan which turns stay, summarise the rest, record a compaction turn.
 
-When a compaction is due: due(), with COMPACT_AT of model/compaction.py; for turns that the broker
-runs, `compact_at` of its policy. Planning only reads, summarising touches no database, and
+When a compaction is due: due(), with nears_limit() of model/compaction.py; for turns that the
+broker runs, `compact_at` of its policy. Planning only reads, summarising touches no database, and
 recording is one transaction: a failure before that changes nothing. Turns that were recorded
 meanwhile are kept.
 """
@@ -22,13 +22,13 @@ from agents_ledger.ledger.turns import live, recording, threads
 from agents_ledger.model.agents.config import Config
 from agents_ledger.model.agents.engine import Engine, ModelConfig, Request, ask
 from agents_ledger.model.compaction import (
-    COMPACT_AT,
     Chosen,
     Compaction,
     CompactionPlan,
     Strategy,
     Trigger,
     VisibleTurn,
+    nears_limit,
 )
 from agents_ledger.model.context import TextItem
 from agents_ledger.model.errors import (
@@ -204,7 +204,7 @@ def due(
         return None
     if window is not None:
         context = contexts.at(tx, turn_id, count=count)
-        if context.total_tokens > window * COMPACT_AT:
+        if nears_limit(context.total_tokens, window):
             return "context_limit"
     place = threads.place_of(tx, turn_id)
     compacted = threads.place_of(tx, place.compaction_turn_id).depth
@@ -264,6 +264,7 @@ def record(
     text = summary.text if summary else ""
     held = visible.Held(plan.kept_turn_ids, None if summary else plan.summary_turn_id)
     before, after = _tokens(tx, plan, text, held, request.count)
+    # Measured on the thread as it is now: a summary may be longer than the turns it replaces.
     if after >= before:
         raise Refused(
             f"the compaction would leave {after} tokens of {before}: nothing is gained",
@@ -334,6 +335,7 @@ def _on_head(tx: Transaction, plan: CompactionPlan) -> CompactionPlan:
     if head is None or not threads.on_thread(tx, plan.turn_id, head):
         raise moved
     planned = threads.place_of(tx, plan.turn_id)
+    # Somebody else compacted the thread meanwhile: the turns of this plan are hidden already.
     if threads.place_of(tx, head).compaction_turn_id != planned.compaction_turn_id:
         raise moved
     first = plan.first_kept_turn_id or threads.above(tx, head, planned.depth + 1)

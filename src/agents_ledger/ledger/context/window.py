@@ -127,8 +127,12 @@ def _fitting(
     while budget >= 0 and to_depth >= from_depth:
         start = max(from_depth, to_depth - page + 1)
         older = threads.load(tx, turn_id, start, to_depth)
+        # What each takes at least, after all cuts: a turn that could still fit is never left
+        # unread.
         budget -= sum(least_tokens(turn, count) for turn in older)
         turns = older + turns
+        # Pages double, so that a large budget takes few reads and a small one reads few turns too
+        # many.
         to_depth, page = start - 1, page * 2
     return turns, max(to_depth - from_depth + 1, 0)
 

@@ -52,7 +52,9 @@ def _fill(origin: Database, copied: Database) -> Copied:
     digests = copied.read(tables.digests)
     wrong = [table for table in wanted if wanted[table] != digests[table]]
     if wanted["access_tokens"][0] == digests["access_tokens"][0]:
-        wrong = [table for table in wrong if table != "access_tokens"]  # these were revoked
+        # The tokens differ on purpose: the copy has revoked them. Their number must still be the
+        # same.
+        wrong = [table for table in wrong if table != "access_tokens"]
     if wrong:
         raise Damaged(f"the copy differs from its source in {', '.join(wrong)}", "Copy again.")
     for writer_id, seen_at, _ in copied.read(lambda tx: tx.run("other_writers", id="")):
@@ -96,6 +98,8 @@ def backup(source: str, file: str) -> Path:
             db.close()
         if not saved:
             copy(source, str(unfinished))
+        # The file gets its name only when it is verified: no damaged backup can be taken for a good
+        # one.
         verify(str(unfinished))
         replace_durably(unfinished, target)
     finally:

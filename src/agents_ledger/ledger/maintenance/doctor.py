@@ -161,7 +161,9 @@ def _writer_facts(db: Database) -> list[Fact]:
         try:
             dead += db.is_dead(writer_id, unseen_ms)
         except ReadOnly:
-            break  # whether it lives only a lock would show, and locks may not be taken here
+            # In a folder that may only be read no lock can be taken, and nothing else shows whether
+            # the writer lives.
+            break
     facts = [Fact("live_turns", live), Fact("writers", len(writers))]
     if dead:
         facts.append(Fact("dead_writers", dead, "note", "run `agents-ledger recover`"))

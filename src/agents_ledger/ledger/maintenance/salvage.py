@@ -72,6 +72,7 @@ def salvage(file: str, target: str) -> Salvaged:
             salvaged = _fill(damaged, unfinished)
             replace_durably(unfinished, new)
         finally:
+            # The log and lock files of the unfinished ledger too, if something failed.
             for left in unfinished.parent.glob(f"{unfinished.name}*"):
                 left.unlink(missing_ok=True)
     finally:
@@ -102,7 +103,8 @@ def _fill(damaged: DamagedFile, unfinished: Path) -> Salvaged:
 def _restore(tx: Transaction, damaged: DamagedFile) -> tuple[Loading, list[Missing]]:
     loading = load(damaged, tx)
     missing = _SalvageRepair(tx, loading).run()
-    tx.run("revoke_all_tokens", now=now_ms())  # a revocation may be lost
+    # The revocation of a token may be among the lost rows.
+    tx.run("revoke_all_tokens", now=now_ms())
     return loading, missing
 
 
@@ -145,7 +147,8 @@ class _SalvageRepair:
         self._mend_heads()
         mend_references(tx, self._loading)
         self._run_and_report_all(TIDY)
-        mend_references(tx, self._loading)  # again, because of rows dropped since
+        # Again, because rows that were dropped since may leave others without their target.
+        mend_references(tx, self._loading)
         self._mend_sources()
         self._mend_order()
         self._mend_queries()
@@ -222,7 +225,8 @@ class _SalvageRepair:
             path: list[str] = []
             at: str | None = start
             while at is not None and at not in self._places:
-                if at in path:  # a cycle, cut where it was entered
+                # A damaged parent can make a cycle. It is cut where it was entered.
+                if at in path:
                     self._tx.run("cut_parent", id=path[-1])
                     self._miss("The parent of a turn is lost; it is a root now.", path[-1])
                     break
@@ -280,7 +284,8 @@ class _SalvageRepair:
         tx = self._tx
         for (turn_id,) in tx.run("steps_disordered"):
             steps = tx.run("steps_in_order", turn_id=turn_id)
-            for number, (_, is_call, key) in enumerate(steps):  # so that no two have the same
+            # First to numbers that nothing has: two messages of a turn must never share one.
+            for number, (_, is_call, key) in enumerate(steps):
                 if not is_call:
                     tx.run("set_message_sequence", id=key, sequence=-1 - len(steps) - number)
             for number, (_, is_call, key) in enumerate(steps):

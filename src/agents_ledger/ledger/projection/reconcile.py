@@ -97,7 +97,9 @@ class Projector:
         is_first = True
         limits = self._core.db.limits
         for more in _batches(plan.changes(self._core.db), limits):
-            if batch:  # the last batch is committed with the heads and notes, so it waits
+            # The last batch is committed together with the heads and notes, so each batch waits for
+            # the next.
+            if batch:
                 self.flush()
                 self._commit([_CommitPart(plan, batch, is_first, is_last=False)])
                 is_first = False
@@ -218,9 +220,11 @@ class Names:
 
 def _write_parts(tx: Transaction, parts: Sequence[_CommitPart]) -> None:
     """Write parts of derivations that share no turns: the turns of all of them, table by table."""
+    # On a server two imports may derive the same tree: one at a time decides where its turns go.
     tx.run("lock_projection")
     for part in parts:
         if part.is_first:
+            # All sessions before any turn: a call may name a session of a later part.
             part.plan.ensure_sessions(tx)
     new = write_batch(tx, [change for part in parts for change in part.changes])
     for part in parts:

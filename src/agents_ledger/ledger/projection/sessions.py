@@ -30,6 +30,7 @@ def archive_renamed(tx: Transaction, files: Sequence[SourceFile], derivation: De
     lost: dict[str, set[int]] = {}  # labels with the files that held each
     for file_id in own:
         for label, imported_head, thread_id in tx.run("sessions_of_file", file_id=file_id):
+            # A head that has moved since the import was continued by somebody.
             if label not in derived and imported_head == thread_id:
                 lost.setdefault(label, set()).add(file_id)
     for label, file_ids in sorted(lost.items()):
@@ -88,6 +89,7 @@ def link_subagents(tx: Transaction, derivation: Derivation, tree: DerivedTree) -
             if owner not in (parent, child):
                 tx.run("set_parent_session", label=child, parent=owner)
     for session in derivation.sessions:
+        # Logs may name each other's sessions as parents, and every walk to the root must end.
         tx.run("break_circle", label=session.label)
 
 
@@ -157,6 +159,7 @@ def follow(tx: Transaction, session: DerivedSession, imported_head: str | None) 
         return
     if session.head is None:
         return
+    # Somebody continued from the head of the source: nothing new is to be shown.
     if pointer.thread_id and threads.on_thread(tx, session.head, pointer.thread_id):
         return
     follower_label = f"{session.label}~source"

@@ -34,14 +34,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BASE_MAX = 8 << 20  # bytes of a file that serve as a base
-CHAIN_MAX = 16  # files compressed against each other; the next has no base
-LEVEL = 4  # level 5 takes twice the time and saves 5 %
+# Files compressed against each other; the next has no base. To read the last, all before it are
+# decompressed.
+CHAIN_MAX = 16
+# Level 5 takes twice the time and saves 5 %.
+LEVEL = 4
 WINDOW_LOG = 24  # the window covers a block and its base
 TAIL_BYTES = 4096
 CACHED_BLOCKS = 3
-CACHED_BASES = 2  # so that a chain of generations is unpacked once
+# So that a chain of generations is decompressed once.
+CACHED_BASES = 2
 BLOCKS_AT_ONCE = 8
-BASE_LOCK = Lock()  # compressing against the longest base takes 70 MB: one at a time
+# Compressing against the longest base takes 70 MB, so it is done by one thread at a time.
+BASE_LOCK = Lock()
 NOT_KEPT = 0  # the id of a file that is not archived yet
 
 
@@ -112,7 +117,8 @@ def _packed(data: bytes, base: bytes | None) -> bytes:
 
     size = len(data) + len(base or b"")
     wide = {"window_log": min(WINDOW_LOG, max(10, size.bit_length()))}
-    if base:  # tables large enough for all of it
+    # Hash tables large enough to find matches in all of the base.
+    if base:
         wide |= dict.fromkeys(("hash_log", "chain_log"), min(22, max(10, size.bit_length() - 1)))
     parameters = zstandard.ZstdCompressionParameters.from_level(LEVEL, source_size=size, **wide)
     packing = zstandard.ZstdCompressor(compression_params=parameters, dict_data=_dictionary(base))

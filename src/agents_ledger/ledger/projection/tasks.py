@@ -76,7 +76,6 @@ def start_of(tx: Transaction, turn_id: str | None) -> TaskPosition:
 
 
 def derive_last(tx: Transaction, task_id: str) -> None:
-    """Derive a task's last turn again."""
     last = tx.run("last_turn_of_task", task_id=task_id)
     if last:
         derive(tx, task_id, start_of(tx, last[0][0]))
@@ -96,7 +95,8 @@ def derive(tx: Transaction, task_id: str, since: TaskPosition) -> None:
     Turns that one of ours continues are frozen: later records begin another turn below them.
     """
     state = claim(tx, task_id)
-    tx.run("lock_projection")  # nothing is frozen meanwhile
+    # Otherwise a turn could be frozen by a writer on a server while it is derived again.
+    tx.run("lock_projection")
     records, stored = _records_since(tx, task_id, since)
     if any(turn.frozen for turn in stored.values()) and since != START:
         # Below frozen turns, late records with an earlier time may follow: read all of them.
@@ -230,6 +230,8 @@ def _grow(tx: Transaction, state: TaskState, change: TaskTurnChange) -> bool:
         for step in group.steps()
     ]
     status, _ = task_turns.status_of(group, state)
+    # New steps must come after all others; one in between would change the sequence of those
+    # behind.
     if is_new != sorted(is_new) or tx.run("turn_status", id=turn.id)[0][0] != status:
         return False
     records = [record for record in group.records if record.turn_id != turn.id]

@@ -58,7 +58,6 @@ class DerivedTree:
         return len(self.ids)
 
     def names(self) -> Iterator[str]:
-        """The ids of all turns."""
         return map(self.ids.name, range(len(self.ids)))
 
     def parent(self, turn_id: str) -> str | None:

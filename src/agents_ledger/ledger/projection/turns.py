@@ -28,8 +28,6 @@ RETIRED = "its records belong to another turn now"
 
 
 class StoredTurn(NamedTuple):
-    """What is stored of a turn."""
-
     fingerprint: bytes
     parent_id: str | None
     projected: bool
@@ -91,6 +89,7 @@ def write_batch(tx: Transaction, changes: Sequence[Change]) -> list[Turn]:
     Returns the new turns that were stored whole; the caller has to index their words.
     """
     tx.run("lock_projection")
+    # Read again under the lock: what `changes()` read was in another transaction.
     stored = stored_turns(tx, [change.turn.id for change in changes])
     due = [
         change._replace(stored=stored.get(change.turn.id))
@@ -183,7 +182,8 @@ def _write_rows(tx: Transaction, changes: Sequence[Change]) -> None:
         if change.stored is None and change.turn.compaction is None:
             new.append(Row(**_new_row(change, parents)))
             continue
-        tx.run_many("insert_turn", new)  # its compaction may refer to them
+        # Its compaction may refer to the turns collected so far.
+        tx.run_many("insert_turn", new)
         new = []
         write_row(tx, change, parents)
     tx.run_many("insert_turn", new)
@@ -196,7 +196,9 @@ def write_row(tx: Transaction, change: Change, parents: Container[str | None] = 
     turn = change.turn
     if change.stored is not None:
         tx.run("rewrite_turn", **_row(change))
-    if turn.compaction is not None:  # before a new turn's row, after a rewritten one's
+    # Guards hold record and turn to each other: the record comes before a new turn's row, and after
+    # a rewritten one's, which may only now have become a compaction.
+    if turn.compaction is not None:
         tx.run(
             "insert_compaction", **structs.asdict(structs.replace(turn.compaction, turn_id=turn.id))
         )
@@ -313,7 +315,8 @@ def _linked(tx: Transaction, call: ToolCall, change: Change, children: set[str])
             has_call = bool(tx.run("spawning_call", turn_id=spawner, label=child))
             if has_call and not change.is_gone(tx, spawner):
                 return structs.replace(call, spawned_session_label=None)
-            tx.run("unlink_subagent", label=child)  # by a call that is in another turn now
+            # The call that spawned it belongs to another turn now, or is about to be retired.
+            tx.run("unlink_subagent", label=child)
     parent = heads.existing(tx, owner, exact=True)
     heads.spawn(tx, Session(child, created_at=call.started_at), parent, call.turn_id, call.id)
     children.add(child)
@@ -332,6 +335,8 @@ def _place_all(tx: Transaction, changes: Sequence[Change]) -> None:
     for change in changes:
         if change.stored is not None:
             below: dict[str, str | None] = dict(tx.run("subtree", turn_id=change.turn.id))
+            # Deepest first: a segment goes with its last turn, and the segments that hang on it go
+            # before.
             for turn_id in reversed(below):
                 prompts[turn_id] = _remove_place(tx, turn_id)
             parents |= below
@@ -370,7 +375,8 @@ class _Placing:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
         self._places: dict[str, TurnPlace] = {}
-        self._free: dict[str, bool] = {}  # by turn placed here: whether its segment ends with it
+        # By turn placed here: whether its segment ends with it, so that a child may extend it.
+        self._free: dict[str, bool] = {}
         self._rows: list[Row] = []
 
     def put(self, turn: Turn, prompt_hash: str | None) -> None:
@@ -437,6 +443,7 @@ def retire(tx: Transaction, gone: set[str]) -> int:
     due = [turn_id for turn_id in gone if stored[turn_id].projected and not stored[turn_id].frozen]
     if due:
         tx.defer_references()
+    # Deepest first: a turn that still has children counts as named and would stay, emptied.
     for turn_id in sorted(due, key=lambda turn_id: -threads.place_of(tx, turn_id).depth):
         _clear_turn(tx, turn_id)
         for ids in in_batches([turn_id]):

@@ -15,7 +15,8 @@ from agents_ledger.model.limits import LedgerLimits
 from agents_ledger.model.text.periods import DAY_MS
 from agents_ledger.store.database import Database, Row, Transaction
 
-DAYS_MAX = 5000  # further back, days are read turn by turn
+# Days further back are read turn by turn.
+DAYS_MAX = 5000
 
 
 class SummedDay(NamedTuple):
@@ -65,6 +66,7 @@ def _missing(tx: Transaction, before: int) -> list[SummedDay]:
 
 def _sum_up(tx: Transaction, days: Sequence[SummedDay]) -> None:
     """Store the totals of these days, except those that another process has stored meanwhile."""
+    # On a server another process may sum up the same days at the same time.
     tx.run("lock_summaries")
     first, last = days[0].day, days[-1].day
     within = {"since": first * DAY_MS, "until": (last + 1) * DAY_MS}

@@ -14,7 +14,8 @@ from agents_ledger.model.files.file_tools import touched
 from agents_ledger.model.reports.comparison import Replaced, Side, WrittenFile
 from agents_ledger.store.database import Transaction
 
-LOOK_BACK = 400  # turns before the fork that are searched for a file's content
+# Turns before the fork that are searched for a file's content.
+LOOK_BACK = 400
 LINES_MAX = 400  # of one diff
 CHANGES_MAX = 20  # of one file and branch
 CHANGE_MAX = 4000

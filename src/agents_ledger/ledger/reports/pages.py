@@ -146,6 +146,7 @@ class Pages:
         """The label of the latest session whose thread holds a turn."""
 
         def work(tx: Transaction) -> list[Row]:
+            # Most heads are near their turns: the whole tree below is searched only if none is.
             near = tx.run("heads_below", turn_id=turn_id, near=NEAR)
             return near or tx.run("heads_below", turn_id=turn_id, near=threads.DEEPEST)
 
@@ -163,7 +164,6 @@ class Pages:
         return tuple(dict(zip(columns, row, strict=True)) for row in rows)
 
     def has_few_turns(self, most: int) -> bool:
-        """Whether there are at most `most` turns."""
         return len(self._core.read(lambda tx: tx.run("some_turns", limit=most + 1))) <= most
 
     def counts(self) -> dict[str, int]:
@@ -266,6 +266,7 @@ def _models(tx: Transaction, name: str) -> list[str]:
 def _like(text: str | None) -> str | None:
     if not text:
         return None
+    # The backslash first, or it would escape the escapes of the others.
     for letter in ("\\", "%", "_"):
         text = text.replace(letter, f"\\{letter}")
     return f"%{text.lower()}%"

@@ -18,9 +18,11 @@ from agents_ledger.model.turns import Turn
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.rows import to_session, to_turn
 
-SHORT = 10  # the time part of a ULID; only turns of the same millisecond need more
+# The time part of a ULID; only turns of the same millisecond need more.
+SHORT = 10
 TEXT_MAX = 400
-LOOKED_AT = 4000  # characters of a message that are searched for its first words
+# Characters of a message that are searched for its first words.
+LOOKED_AT = 4000
 
 _WIDTH = len(Turn.__struct_fields__) - 3  # without messages, tool calls and compaction
 

@@ -99,7 +99,8 @@ def _key(by: UsageBy, zone: Zone | None) -> Callable[[Row], str | None]:
         return lambda row: cast("str | None", row[1])
     if by == "project":
         return lambda row: cast("str | None", row[3])
-    if by == "session":  # only for the total: the lines are made by _by_session()
+    # Only for the total: the lines are made by _by_session().
+    if by == "session":
         return lambda _: None
 
     @cache

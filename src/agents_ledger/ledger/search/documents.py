@@ -53,7 +53,6 @@ class SearchDocument(msgspec.Struct):
     touched: set[tuple[str, bool]] = msgspec.field(default_factory=set)  # its files, and how
 
     def say(self, part: Part, text: str, tool_name: str | None = None) -> None:
-        """Add text, up to the limit."""
         text = text[: self.limits.indexed_turn_chars - self.letters]
         self.letters += len(text)
         self.pieces.append(IndexedPiece(part, text, tool_name))

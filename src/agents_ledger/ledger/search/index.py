@@ -15,11 +15,16 @@ from agents_ledger.store.database import Transaction
 from agents_ledger.store.matching import vector
 from agents_ledger.store.text import ids_of, in_batches
 
-NUMBERS = 4  # per millisecond; further turns take the numbers that follow
-SECOND = 4096  # numbers a second takes: a round one packs better than 4,000
-PIECE_WORDS = 16_000  # a tsvector has positions up to 16,383
-PIECE_SAME = 255  # and at most this many of one word
-PIECE_SHARED = 8  # words that consecutive pieces share, so that phrases across both are found
+# Per millisecond. Further turns of the same millisecond take the numbers that follow.
+NUMBERS = 4
+# Numbers of a second, of which 4,000 are used: a power of two packs better in the index.
+SECOND = 4096
+# PostgreSQL clips positions in a tsvector at 16,383.
+PIECE_WORDS = 16_000
+# It keeps at most 256 positions of one word: phrases after them were not found.
+PIECE_SAME = 255
+# Words that consecutive pieces share, so that phrases across both are found.
+PIECE_SHARED = 8
 PIECE_LETTERS = 100_000  # characters; a tsvector holds at most a megabyte
 
 
@@ -79,9 +84,9 @@ def put_some(tx: Transaction, turn_ids: Sequence[str]) -> int:
 
 
 def forget(tx: Transaction, turn_ids: Sequence[str]) -> None:
-    """Remove turns from the index."""
     for ids in in_batches(turn_ids):
-        if tx.engine == "sqlite":  # on a server they go with their documents
+        # On a server vectors are deleted with their documents, by a foreign key.
+        if tx.engine == "sqlite":
             tx.run("forget_vectors", ids=ids)
         tx.run("forget_docs", ids=ids)
         tx.run("delete_waiting", ids=ids)
@@ -98,7 +103,8 @@ def _insert(tx: Transaction, taken: Iterable[SearchDocument]) -> None:
     oldest_first = sorted(taken, key=lambda document: (document.started_at, document.turn_id))
     numbers = _numbers(tx, oldest_first)
     rows = [_row(tx, *numbered) for numbered in zip(numbers, oldest_first, strict=True)]
-    rows.sort(key=lambda row: row.id)  # FTS5 flushes when row ids are not ascending
+    # FTS5 flushes its buffer whenever row ids do not ascend.
+    rows.sort(key=lambda row: row.id)
     if rows:
         tx.run_many("insert_words", rows)
 
@@ -129,7 +135,8 @@ def _numbers(tx: Transaction, oldest_first: Sequence[SearchDocument]) -> list[in
 def _one_by_one(tx: Transaction, oldest_first: Sequence[SearchDocument]) -> Iterator[int]:
     """A number for each document. If none is free, the range is doubled, and stays so for documents
     of the same time."""
-    tries = 1 if tx.engine == "sqlite" else NUMBERS  # there a try looks at one number
+    # On SQLite one try looks through the whole range; on a server it looks at one number of it.
+    tries = 1 if tx.engine == "sqlite" else NUMBERS
     before = tried = 0
     for document in oldest_first:
         low = first_number(document.started_at)

@@ -15,7 +15,9 @@ from msgspec import Struct
 from agents_ledger.model.turns import Turn
 from agents_ledger.store.database import Database, Transaction
 
-CLOSE_FROM = 50  # waiting turns from which on a closing writer indexes them
+# Waiting turns from which on a closing writer indexes them. Fewer are left to the next one, so that
+# a short command ends quickly.
+CLOSE_FROM = 50
 CLOSE_STEPS = 2  # batches that it indexes at most
 
 
@@ -49,7 +51,6 @@ def grown(tx: Transaction, turn_ids: Sequence[str]) -> None:
 
 
 def changed(tx: Transaction, turn_ids: Sequence[str]) -> None:
-    """Index changed turns again."""
     if tx.engine == "sqlite":
         grown(tx, turn_ids)
     else:

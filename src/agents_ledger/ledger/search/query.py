@@ -30,7 +30,8 @@ _PARTS_OF_ROLE: dict[str, tuple[Part, ...]] = {
 }
 CHARS_MAX = 10_000
 TERMS_MAX = 100
-WORDS_MAX = 500  # including every word of each phrase
+# Including every word of each phrase, whose cost grows with the square of its length.
+WORDS_MAX = 500
 DATE_WORDS = 4  # in a date without quotes
 _SHORTER = "Search for fewer, rarer words."
 _DATES = ("before", "after")

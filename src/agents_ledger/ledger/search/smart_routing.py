@@ -35,19 +35,24 @@ from agents_ledger.store.text import ids_of
 if TYPE_CHECKING:
     from agents_ledger.model.agents.embedding import Embedder
 
-CONFIDENT = 0.5  # below this confidence turns are only proposed
+# Below this confidence turns are only proposed.
+CONFIDENT = 0.5
 CANDIDATES = 200
-MEANING = 1.0  # weight of the nearest turn by meaning, relative to the best by words
+# Weight of the nearest turn by meaning, relative to the best by words.
+MEANING = 1.0
 FADING = 0.95  # weight of a relevant turn per turn of distance
 FURTHER = 0.5  # weight of each further relevant turn of a thread
-AT_THE_END = 0.5  # bonus for the end of a thread: most conversations continue there
+# Bonus for the end of a thread: most conversations continue there.
+AT_THE_END = 0.5
 REASONS = 3
 LOOK_BACK = 8  # turns tried, from late to early, to fit a budget
 _PATH = re.compile(r"[\w.\-/\\]*[\w\-]\.[A-Za-z][A-Za-z0-9]{0,5}\b|[\w.\-]+(?:/[\w.\-]+)+")
 WORDS_MAX = 1000  # of a text that are considered, its first
-TERMS = 24  # the rarest words, and as many of the rarest pairs, are searched for
+# The rarest words, and as many of the rarest pairs, are searched for.
+TERMS = 24
 PAIRS_TRIED = 4 * TERMS
-PAIR = 0.5  # weight of a pair, relative to a word of the same rarity
+# Weight of a pair, relative to a word of the same rarity.
+PAIR = 0.5
 ANYWHERE = 1.0  # score of a word in a turn that is not ranked
 
 
@@ -219,7 +224,6 @@ def _merged(*rankings: Sequence[Candidate]) -> list[Candidate]:
 
 
 def nearest(tx: Transaction, embedder: Embedder, text: str) -> list[Candidate]:
-    """The turns nearest to a text by meaning."""
     from agents_ledger.ledger.search import vectors
 
     return vectors.nearest(tx, embedder, text, low=-LAST, high=LAST)

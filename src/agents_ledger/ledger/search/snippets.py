@@ -109,7 +109,9 @@ def _snippet(piece: IndexedPiece, spans: list[tuple[int, int]]) -> Snippet:
 def _densest(spans: list[tuple[int, int]]) -> tuple[int, int]:
     """The mark that most others follow closely."""
     best = max(
-        range(len(spans)), key=lambda at: sum(_within(spans[at][0], s) for s in spans[at : at + 20])
+        # Only the next 20: a text may have thousands of marks, and a snippet shows few.
+        range(len(spans)),
+        key=lambda at: sum(_within(spans[at][0], s) for s in spans[at : at + 20]),
     )
     return spans[best]
 

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 LAST = 1 << 62  # larger than every number
 LIMIT_MAX = 1000
 LOOK_MAX = 50_000  # indexed turns read for one page
-RANK_MAX = 5_000  # only the newest matching turns are ranked
+# Ranking has to read every match, so only the newest matching turns are ranked.
+RANK_MAX = 5_000
 QUERY_MAX = 200
 FIRST_CHARS = 20_000  # of a message that are read for its first words
-WAITS_KEPT = 600  # if more wait, their texts are not cached: they would evict everything else
+# If more turns wait, their texts are not cached: they would evict everything else.
+WAITS_KEPT = 600
 FIRST_LOOK = 64  # turns read first, if operators may exclude some
 
 Mode = Literal["all", "any"]
@@ -109,6 +111,7 @@ def page_of(after: str | None) -> PageStart:
     with suppress(ValueError, KeyError):
         mode, number, score = after.split(":")
         page = PageStart(_MODES[mode], float(number), float(score))
+        # The cursor comes back from outside, and NaN would compare as neither above nor below.
         if abs(page.number) <= LAST and not math.isnan(page.score):
             return page
     raise Refused(f"{after[:80]!r} is not a valid page cursor", "Pass `next` of a page.")
@@ -227,6 +230,8 @@ class SearchRun:
         rows = self._tx.run("search_ranked", **values, low=low, limit=RANK_MAX)
         ranked = [Candidate(*row) for row in rows]
         if waits:
+            # Turns that wait have no score of the index: one that has all words ranks with the
+            # median.
             typical = ranked[len(ranked) // 2].score if ranked else 1.0
             ranked += [turn._replace(score=typical * turn.score) for turn in waits]
             ranked.sort(key=lambda turn: (turn.score, turn.number), reverse=True)

@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from agents_ledger.model.agents.embedding import Embedder
 
 BATCH = 200
-TEXT_MAX = 4_000  # characters of a turn that its vector is computed from
-ARRAY_HEAD = 5  # words before the numbers of an array that PostgreSQL sends
-FUSION = 60  # the usual constant of reciprocal rank fusion
+# Characters of a turn that its vector is computed from.
+TEXT_MAX = 4_000
+# 32-bit words before the elements of an array in PostgreSQL's binary format: dimensions, flags,
+# element type, and length and lower bound of the only dimension.
+ARRAY_HEAD = 5
+# The usual constant of reciprocal rank fusion: it keeps first places from outweighing all others.
+FUSION = 60
 
 
 class Vector(NamedTuple):

@@ -67,9 +67,12 @@ def writable(tx: Transaction, key: str, **details: Any) -> Pointer:
     if pointer is None:
         try:
             return _create(tx, Session(key, **details))
-        except NameTaken:  # by another writer on a server
+        except NameTaken:
+            # On a server another writer may have created the session between our look and the
+            # insert.
             pointer = find(tx, key)
-            if pointer is None or pointer.label != key:  # it is a turn or an alias: roll back
+            # The name is a turn's or an alias of another session: the caller must not write there.
+            if pointer is None or pointer.label != key:
                 raise
     if pointer.status != "active":
         raise Refused(
@@ -171,6 +174,8 @@ def fork(
     if turn_id is None:
         raise Refused(f"session {target!r} is empty", "Fork from a turn.")
     _check_sealed(tx, turn_id)
+    # The session's own persona first: it may have been demoted since its last turn, and a fork must
+    # not regain what it lost.
     session_named = find(tx, target)
     own = session_named.persona_id if session_named else threads.place_of(tx, turn_id).persona_id
     persona = persona_id or own or DEFAULT_PERSONA
@@ -199,6 +204,7 @@ def spawn(tx: Transaction, child: Session, parent: Pointer, turn_id: str, call_i
         }
         _create(tx, Session(**{**fields, **linked}))
         return
+    # Matches only a session that nothing has spawned yet: a subagent belongs to one call.
     linked_now = tx.change(
         "link_subagent",
         label=child.label,
@@ -248,6 +254,8 @@ def move_heads(tx: Transaction, moves: Sequence[tuple[str, str | None, str]]) ->
             for label, from_, to in moves
         ],
     )
+    # Which one moved is not known here. After a Conflict group commit runs each turn by itself,
+    # where the loser gets its own HeadMoved.
     if moved != len(moves):
         raise Conflict("a session moved while it was written to")
     tx.run_many("log_move", [Row(label=label, reason="record") for label, *_ in moves])

@@ -77,6 +77,8 @@ def merge(tx: Transaction, first: str, second: str, *, reason: AliasReason) -> S
         return heads.get(tx, one.label, exact=True)
     stays, goes = sorted(
         (one.label, other.label),
+        # The label decides between equal ones, so that both orders of arguments give the same
+        # result.
         key=lambda label: (*_history(tx, label), label),
         reverse=True,
     )
@@ -86,6 +88,7 @@ def merge(tx: Transaction, first: str, second: str, *, reason: AliasReason) -> S
 
 def lead(tx: Transaction, goes: str, stays: str, *, reason: AliasReason) -> None:
     """Archive a session, and let all its keys lead to another."""
+    # All its names, so that an alias never leads to an alias.
     tx.run("repoint_names", from_label=goes, to_label=stays)
     tx.run("repoint_label", from_label=goes, to_label=stays, reason=reason)
     tx.run("repoint_queue", from_label=goes, to_label=stays)

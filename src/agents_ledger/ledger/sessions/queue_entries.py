@@ -37,9 +37,11 @@ from agents_ledger.model.queue import (
 from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.store.database import Row, Transaction, Work
 
-PATIENCE = 10  # a growing batch is answered after at most this many debounce times
+# A batch that keeps growing is answered after at most this many debounce times.
+PATIENCE = 10
 BATCH_MAX = 100
-GLIMPSE = 80  # characters that are kept of a message dropped from a full queue
+# Characters that are kept of a message dropped from a full queue.
+GLIMPSE = 80
 AT_MOST = 1000
 FULL = "the line was full"
 DEFAULT = QueueLimits()
@@ -193,7 +195,8 @@ def claim(
             return None
         label = str(rows[0][0])
     heads.existing(tx, label, exact=True)
-    if tx.run("is_claimed", label=label):  # by another process on a server, since we looked
+    # By another process on a server, since the session was chosen.
+    if tx.run("is_claimed", label=label):
         return None
     tx.run("insert_writer", id=writer_id)
     return claim_next(tx, writer_id, turn_id, label)
@@ -275,6 +278,7 @@ def finish(tx: Transaction, claimed: Claim, status: QueueStatus, error: str | No
 
 def begin(tx: Transaction, claimed: Claim, first: Work[None]) -> None:
     """Begin the turn that answers a claim. `first` is the turn's first commit."""
+    # Recovery may have taken this process for dead and returned its entries to the queue.
     if not tx.run("holds_claim", turn_id=claimed.turn_id, writer_id=claimed.writer_id):
         raise Conflict(f"the claim of turn {claimed.turn_id} was lost to another process")
     first(tx)

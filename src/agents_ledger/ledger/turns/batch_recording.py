@@ -72,7 +72,8 @@ class _Extension(NamedTuple):
 def _extensions(tx: Transaction, works: Sequence[RecordTurn]) -> Iterator[_Extension]:
     """The first simple turn of each head that needs no fork."""
     names = list(dict.fromkeys(work.prepared.new.session for work in works))
-    if not all(name.isprintable() for name in names):  # others are stored escaped
+    # Other names may be stored escaped, and would not be found by the JSON list of names.
+    if not all(name.isprintable() for name in names):
         return
     pointers = {row[0]: row[1:] for row in tx.run("standing_sessions", ids=to_json(names))}
     heads = set()
@@ -81,6 +82,8 @@ def _extensions(tx: Transaction, works: Sequence[RecordTurn]) -> Iterator[_Exten
         if row is None:
             continue
         session = Pointer(*row[:_POINTER])
+        # Several works of one batch may want the same head. The first takes it, the others have to
+        # see the new head and run by themselves.
         is_first = session.thread_id not in heads
         heads.add(session.thread_id)
         if is_first and work.is_simple() and work.prepared.new.parent in (UNSET, session.thread_id):
@@ -126,6 +129,7 @@ def _write(tx: Transaction, extensions: Sequence[_Extension]) -> dict[str, Turn]
         for turn, extension in zip(turns, extensions, strict=True)
     ]
     if tx.run_many("insert_place", places) != len(places):
+        # Undoes the batch: run one by one, the turn that finds its place taken opens a segment.
         raise Conflict("a turn took another's place while both were written")
     index_queue.written(tx, turns)
     sessions.move_heads(

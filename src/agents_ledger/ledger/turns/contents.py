@@ -25,8 +25,10 @@ from agents_ledger.store.database import Row, Transaction
 
 S = TypeVar("S", bound=Message | ToolCall)
 
-VALUE_CHARS = 400  # memory of a turn, message or call besides its text, in characters
-TURNS_MAX = 200  # longer stretches are not cached: they would evict everything else
+# What a turn, message or call takes in memory besides its text, in characters.
+VALUE_CHARS = 400
+# Longer stretches are not cached: they would evict everything else.
+TURNS_MAX = 200
 SEALED = ("completed", "failed")
 _STATUS = Turn.__struct_fields__.index("status")
 _PROJECTED = Turn.__struct_fields__.index("projected")
@@ -88,6 +90,8 @@ def steps_of(tx: Transaction, stretch: Stretch, rows: Sequence[Row]) -> dict[str
     by_turn |= _read(tx, structs.replace(stretch, from_depth=first, to_depth=last))
     for row in missing:
         steps = by_turn.setdefault(row[0], NO_STEPS)
+        # An imported turn may be derived again from its files, so only turns recorded here are
+        # kept.
         if row[_STATUS] in SEALED and not row[_PROJECTED]:
             cache.keep(row[0], steps, steps.letters)
     return by_turn

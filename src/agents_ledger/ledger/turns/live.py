@@ -74,7 +74,8 @@ class LiveState:
         self.prepared = prepared
         self.live = LiveKey(prepared.id, writer_id, prepared.new.session)
         self.sealed = False
-        self._guard = threading.Lock()  # tools may run in parallel
+        # Tools may run in parallel threads, and each step needs a sequence number of its own.
+        self._guard = threading.Lock()
         self._sequence = len(prepared.turn.messages) + len(prepared.turn.tool_calls)
         self._speaker: str | None = None
         self._pieces = 0  # of the answer that are certainly stored
@@ -197,6 +198,8 @@ def begin(tx: Transaction, prepared: PreparedTurn, writer_id: str) -> None:
     session = heads.writable(tx, new.session, persona_id=new.persona_id or "main")
     parent_id = recording.expected_parent(session, new)
     turn, place = recording.write_turn(tx, prepared, session, parent_id)
+    # In a segment of its own until it is sealed: another writer may complete a turn on the same
+    # parent first, and takes the next place of the thread.
     threads.put(tx, prepared.id, place, join=False)
     index_queue.recorded(tx, turn)
     tx.run("insert_writer", id=writer_id)
@@ -232,6 +235,7 @@ def add_message(
 ) -> None:
     """Commit a message; a streamed one replaces the partial text."""
     _session_of(tx, live)
+    # Only a step whose commit had an unknown outcome is looked for; others save the statement.
     if again and tx.run("message_known", id=message.id):
         return
     if streamed:
@@ -240,7 +244,6 @@ def add_message(
 
 
 def start_call(tx: Transaction, live: LiveKey, call: ToolCall, *, again: bool = False) -> None:
-    """Commit that a tool is being called."""
     _session_of(tx, live)
     if again and tx.run("call_outcome", turn_id=live.turn_id, id=call.id):
         return
@@ -308,6 +311,8 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     try:
         label = _session_of(tx, live)
     except Conflict:
+        # Sealed already. If it ended just as this call wants, an earlier attempt was committed and
+        # only its answer was lost.
         if not _ended_so(threads.exact_turn(tx, live.turn_id), sealing):
             raise
         return beside_head(tx, live)
@@ -320,6 +325,7 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     )[0]
     model, provider = sealing.model or model, sealing.provider or provider
     response = _closing_message(tx, turn_id, sealing, now)
+    # A sealed turn never changes again: a call still open then could never get its outcome.
     tx.run("close_tool_calls", turn_id=turn_id, completed_at=now)
     usage = sealing.usage
     answered = sealing.status == "completed" and response is not None
@@ -342,6 +348,8 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     )
     tx.run("delete_partials", turn_id=turn_id)
     tx.run("delete_live_turn", turn_id=turn_id)
+    # Its place while live was provisional: usage and model are known only now, and whether it may
+    # join the segment of its parent.
     threads.remove(tx, turn_id)
     place = threads.below(
         threads.place_of(tx, parent_id),
@@ -358,6 +366,8 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     index_queue.changed(tx, [turn_id])
     if not completed:
         return None
+    # The turn is stored in any case: the answer was paid for. The caller learns that the head did
+    # not follow and may fork from it.
     if session.thread_id != parent_id:
         return HeadMoved(session.label, parent_id, session.thread_id, turn_id)
     heads.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record")
@@ -440,6 +450,7 @@ def recover(db: Database) -> tuple[str, ...]:
     """Fail the turns whose writer is dead; returns their ids."""
     db.remove_dead_writers()
     writers = db.read(lambda tx: tx.run("other_writers", id=""))
+    # Before db.writer(): a process that finds nothing to recover needs no lock file or lease.
     if not writers:
         return ()
     me = db.writer()
@@ -451,12 +462,15 @@ def recover(db: Database) -> tuple[str, ...]:
     failed: list[str] = []
     for writer_id, seen_at in dead:
         failed += db.write(partial(fail_all, writer_id=writer_id, seen_at=seen_at))
+        # After the commit: without its lock file the writer would count as alive for a day, should
+        # the commit fail.
         me.forget(writer_id)
     return tuple(failed)
 
 
 def fail_all(tx: Transaction, writer_id: str, seen_at: int) -> list[str]:
     """Fail the turns of a dead writer, unless it was seen again meanwhile."""
+    # Looked at again under a lock of its row: a writer that renews its lease now keeps its turns.
     if not tx.run("writer_unseen_since", id=writer_id, seen_at=seen_at):
         return []
     failed = [row[0] for row in tx.run("writer_turns", writer_id=writer_id)]

@@ -290,7 +290,6 @@ def fill_call(
 
 
 def id_list(messages: Sequence[Message]) -> str:
-    """The JSON array of their ids."""
     return msgspec.json.encode([message.id for message in messages]).decode()
 
 
@@ -325,6 +324,8 @@ def _sha256() -> Callable[[bytes], hashlib._Hash]:
 def record(tx: Transaction, prepared: PreparedTurn) -> Turn:
     """Record a finished turn and move its session to it; a failed one leaves the head alone."""
     new, turn_id = prepared.new, prepared.id
+    # A caller that names the id may repeat the call after an error; the hash of what was passed
+    # decides whether this is the same turn.
     if prepared.chosen:
         rows = tx.run("turn_request", id=turn_id)
         if rows:
@@ -333,6 +334,8 @@ def record(tx: Transaction, prepared: PreparedTurn) -> Turn:
     parent_id = expected_parent(session, new)
     turn, place = write_turn(tx, prepared, session, parent_id)
     completed = new.status == "completed"
+    # A turn that is not completed never becomes a head, so it gets a segment of its own and leaves
+    # the next place of the thread to one that does.
     threads.put(tx, turn_id, place, join=completed)
     index_queue.recorded(tx, turn)
     if completed:
@@ -375,6 +378,8 @@ def write_turn(
         from agents_ledger.ledger.context import compaction
 
         compaction.check(tx, turn.compaction, parent_id)
+        # Before its turn: a guard refuses a compaction turn without its record, and the record's
+        # reference to the turn is the one that is checked only at commit.
         tx.run("insert_compaction", **asdict(turn.compaction))
     if new.system_prompt is not None:
         tx.run("insert_system_prompt", hash=prepared.prompt_hash, content=new.system_prompt)

@@ -105,10 +105,12 @@ def adopt(tx: Transaction, parent_id: str, parent: TurnPlace) -> TurnPlace:
 
     A projected turn is frozen with all its ancestors: what recorded turns continue never changes.
     """
+    # One statement for the usual parent, a turn recorded here; only an imported one needs the rest.
     marked = tx.change("mark_native_parent", id=parent_id)
     if marked or not tx.run("turn_projected", id=parent_id)[0][0]:
         return parent
-    tx.run("lock_projection")  # on a server an import may be moving it
+    # On a server an import may be moving the turn: its place is read again under the lock.
+    tx.run("lock_projection")
     parent = place_of(tx, parent_id)
     tx.run("mark_parent", id=parent_id)
     freeze(tx, parent)
@@ -148,6 +150,7 @@ def resolve_turn(tx: Transaction, target: str) -> str:
     if tx.run("turn_status", id=target):
         return target
     if len(target) >= PREFIX_MIN:
+        # ULIDs are stored in upper case, and people type them in either.
         for prefix in dict.fromkeys((target, target.upper())):
             rows = tx.run("turns_by_prefix", prefix=prefix, upper=prefix + "\U0010ffff")
             if len(rows) == 1:
@@ -169,6 +172,8 @@ def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
     source, or with an id or label that has this prefix. Whole ids come before prefixes."""
     if tx.run("session", key=typed) or tx.run("turn_stand", turn_id=typed):
         return typed
+    # A session known by this whole id comes before a turn whose id begins with it: a session's only
+    # turn may have the session's id as its prefix.
     label = _session_like(tx, typed, beginnings=False)
     if label is not None:
         return label

@@ -60,7 +60,8 @@ def encode(settings: EffectiveConfig) -> str:
     compact = {name: _compact(setting) for name, setting in settings.items()}
     try:
         return msgspec.json.encode(compact).decode()
-    except UnicodeEncodeError:  # a lone surrogate, which only the escaped form can carry
+    except UnicodeEncodeError:
+        # An unpaired surrogate, which only the escaped form can carry.
         import json
 
         return json.dumps(msgspec.to_builtins(compact), separators=(",", ":"))

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 WIDTH = 16  # bytes of a UUID
 LETTERS = 36
 END = b"\xff"  # no letter
-LATEST = 16_384  # names that are not packed: most sessions have fewer records
+# Names that are not packed: most sessions have fewer records.
+LATEST = 16_384
 
 
 class Numbering:
@@ -109,6 +110,7 @@ class Numbering:
             self._packed += 1
         self._numbers.clear()
         self._names.clear()
+        # At most half full: with linear probing, lookups in a fuller table become long.
         if 2 * self._packed > len(self._places):
             size = 4 << (2 * self._packed).bit_length()  # bytes
             self._places = array("I", bytes(size))
@@ -160,10 +162,12 @@ def packed(name: str) -> bytes | None:
         key = bytes.fromhex(name.replace("-", ""))
     except ValueError:
         return None
-    return key if len(key) == WIDTH else None  # blanks may stand between the digits
+    # bytes.fromhex also accepts blanks between the digits.
+    return key if len(key) == WIDTH else None
 
 
 def _digest(letters: bytes) -> bytes:
-    import hashlib  # it loads OpenSSL, which most programs do not need at once
+    # It loads OpenSSL, which most programs do not need at once.
+    import hashlib
 
     return hashlib.blake2b(letters, digest_size=WIDTH).digest()

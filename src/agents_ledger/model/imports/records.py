@@ -17,10 +17,12 @@ import msgspec
 from msgspec import msgpack
 
 T = TypeVar("T", bound=Hashable)
-LARGE = 1 << 20  # bytes of a record that memory shall not hold twice
+# Bytes of a record that must not be in memory twice.
+LARGE = 1 << 20
 BAD_TEXT = 1  # the code of a text that is not UTF-8, or would take much more memory as text
 IN_PARTS = 2  # the code of a value that is stored in parts before its row
-_PART = b"\x94\xa0"  # begins a part: it looks as a row of a table without a name
+# Begins a part: it looks like a row of a table without a name.
+_PART = b"\x94\xa0"
 _SUMMARY = struct.Struct(">?QI16s")
 PARTED = bytes([0xC7, _SUMMARY.size, IN_PARTS])  # the first bytes of a value stored in parts
 _LENGTH = struct.Struct(">I")

@@ -128,7 +128,8 @@ def local_zone() -> tzinfo | None:
     name = os.environ.get("TZ", "").lstrip(":") or _linked()
     try:
         return ZoneInfo(name) if name else datetime.now().astimezone().tzinfo
-    except (KeyError, ValueError, OSError):  # no such zone here: the offset of now is all we know
+    except (KeyError, ValueError, OSError):
+        # There is no such zone on this machine: the current offset is all that is known.
         return datetime.now().astimezone().tzinfo
 
 

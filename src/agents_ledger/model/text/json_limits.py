@@ -31,6 +31,7 @@ class JsonLimits(Struct, frozen=True, kw_only=True):
 
 def check_json(data: bytes, limits: JsonLimits) -> None:
     """Raise JsonTooLarge if the text exceeds the limits. It need not be valid JSON."""
+    # Most bodies are small: four counts over the bytes settle them without a split at quotes.
     if _upper_bound(data) <= min(limits.values, limits.depth):
         return
     values, depth = 1, 0
@@ -41,6 +42,7 @@ def check_json(data: bytes, limits: JsonLimits) -> None:
         parts = piece.split(b'"')
         outside = b"".join(parts[in_string::2])
         in_string ^= not len(parts) % 2
+        # Only outside of strings: a text full of commas is one value.
         values += sum(map(outside.count, (b",", b":", b"[", b"{")))
         if values > limits.values:
             raise JsonTooLarge(

@@ -8,7 +8,8 @@ from typing import Literal
 Zone = tzinfo
 Period = Literal["day", "week", "month"]
 
-UNDATED = "1971"  # what a source does not date stands before all times
+# Turns that a source does not date sort before all others.
+UNDATED = "1971"
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 # A day within the calendar's ends, so that every place's clock has it.

@@ -14,8 +14,10 @@ from agents_ledger.model.context import CallItem, ImageItem, Item, ResultItem
 
 BYTES_PER_TOKEN = 3
 IMAGE_TOKENS = 1500  # of about a megapixel, whichever provider
-ITEM_TOKENS = 4  # what a provider adds around each item: role, name, separators
-LAST_TURNS = 3  # never cut for a budget, unless the caller says otherwise
+# What a provider adds around each item: role, name, separators.
+ITEM_TOKENS = 4
+# Never cut for a budget, unless the caller says otherwise.
+LAST_TURNS = 3
 
 Counter = Callable[[str], int]
 

@@ -16,7 +16,8 @@ from agents_ledger.store.database import Engine, Transaction
 
 Change = tuple[str, str]  # the name, and what is wrong with it
 
-PLANS = 5  # compared before a view counts as changed: a busy table may get another plan meanwhile
+# Compared before a view counts as changed: a busy table may get another plan meanwhile.
+PLANS = 5
 _HEAD = re.compile(r"CREATE (VIEW|TRIGGER|FUNCTION) (\w+)")
 _FUNCTION = re.compile(
     r"LANGUAGE (?P<language>\w+)(?: (?P<volatility>\w+))? AS \$\$(?P<body>.*)\$\$", re.DOTALL

@@ -11,7 +11,8 @@ from agents_ledger.store.database import Transaction
 
 Problem = tuple[str, str]  # where, and what is wrong there
 
-MESSAGES_MAX = 100  # that SQLite reports; one bad page can make many
+# That SQLite reports. One bad page can make many.
+MESSAGES_MAX = 100
 _PAGE = re.compile(r"\bpage (\d+)", re.IGNORECASE)
 _NAMED = re.compile(r"(?:in index|from index|constraint failed in|value in) ([\w.]+)")
 
@@ -75,7 +76,8 @@ def _sqlite(tx: Transaction, mode: CheckMode) -> Iterator[Problem]:
     name = "quick_check" if mode == "quick" else "integrity_check"
     try:
         texts = tx.attempt(lambda: tx.execute(f"PRAGMA {name}({MESSAGES_MAX})"))
-    except Damaged as error:  # so much so that the check itself fails
+    except Damaged as error:
+        # The file is damaged so much that the check itself fails.
         yield "file", str(error)
         return
     for (text,) in texts:

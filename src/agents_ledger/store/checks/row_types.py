@@ -36,7 +36,8 @@ _NAMING = ("id", "turn_id", "label", "session_label", "name", "message_id", "seg
 _UNDECODED = re.compile(r"Could not decode to UTF-8 column '(\w+)'")
 _FALLBACK = re.compile(r"COALESCE\(\w+\.(\w+),.*\)$", re.DOTALL)  # a column, or its fallback
 LENGTH_MAX = 60  # of a key that is shown
-FEW = 8  # rows: of fewer, the types of each row are looked up
+# With fewer rows, a lookup of the types of each row is faster than a pass over each column.
+FEW = 8
 
 
 @cache

@@ -32,9 +32,11 @@ from agents_ledger.store.concurrency.interrupts import NOT_HELD, Hold, held
 from agents_ledger.store.database import CommitCallback, Joint, Transaction, Work
 
 BATCH_MAX = 256
-PATIENCE = 0.4  # of what a batch took, waiting for its callers to be back
+# Part of the time a batch took that the next leader waits for its callers to be back.
+PATIENCE = 0.4
 PATIENCE_MAX = 0.01  # seconds
-CHECK_SECONDS = 0.25  # at most until Ctrl-C ends a wait
+# A lock that is waited for cannot be interrupted, so this is the longest wait of Ctrl-C.
+CHECK_SECONDS = 0.25
 
 
 class WriteSession(Protocol):
@@ -91,7 +93,8 @@ class GroupCommit:
         self._start_leader: Callable[[], object] | None = None
         self._expected = 0  # callers just answered
         self._until = 0.0  # so long the next leader waits for them
-        self._awaited = 0  # if not 0, a leader waits until this many works are queued
+        # If not 0, a leader waits until this many works are queued.
+        self._awaited = 0
         self._gathered = threading.Lock()  # locked, but for the moment when they are
         self._gathered.acquire()
 
@@ -118,7 +121,9 @@ class GroupCommit:
             # Not interruptible: a signal that strikes when the lock is taken would leave it taken.
             while not wake.acquire(timeout=hold.wait_seconds(threading.TIMEOUT_MAX, CHECK_SECONDS)):
                 hold.check()
-        except BaseException:  # Ctrl-C: nothing of ours may stay behind, nobody else may hang
+        except BaseException:
+            # Ctrl-C: nothing of ours may stay in the queue, and nobody else may hang. A work that a
+            # leader has already taken cannot be withdrawn, so its answer is awaited.
             withdrawn = self.withdraw(me)
             if not withdrawn:
                 wake.acquire()
@@ -211,6 +216,8 @@ class GroupCommit:
     def _hand_over(self, batch: Sequence[Member], *, for_others: bool) -> bool:
         heir = None
         with self._state:
+            # The heir is chosen before anybody is answered: an answered caller may be back at once,
+            # and would otherwise find nobody leading while works are still queued.
             if self._queue:
                 heir = next((member for member in self._queue if member.wake is not None), None)
                 if heir is not None:
@@ -234,7 +241,8 @@ class GroupCommit:
                 member.wake.release()
             elif member.answer is not None:
                 wakes.add(member.answer.set(member.result, member.error))
-        for wake in wakes:  # a loop once, not for each of its tasks: these would run one by one
+        # Each event loop is woken once, not once per task: its tasks would then run one by one.
+        for wake in wakes:
             wake()
 
     def _commit(self, batch: list[Member], hold: Hold) -> None:
@@ -292,12 +300,18 @@ class GroupCommit:
                 self._do(members, hold if len(batch) == 1 else NOT_HELD)
             except Exception as error:
                 translated = session.error(error)
+                # A full disk ends the whole transaction, so what the others of the batch wrote is
+                # gone too.
                 if not session.is_open():
                     self._fail(batch, translated)
                     return True
+                # It wrote nothing, so nothing of it has to be undone and the others keep what they
+                # wrote.
                 if len(members) == 1 and session.changes() == written:
                     members[0].error = translated
                     continue
+                # SQLite cannot undo one work without a savepoint, and a savepoint for each costs
+                # every batch for the rare one that fails.
                 session.roll_back()
                 if len(batch) == 1:
                     members[0].error = translated

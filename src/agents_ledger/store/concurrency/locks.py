@@ -19,7 +19,8 @@ if sys.platform == "win32":
     import msvcrt
 
     def _try_lock(fd: int) -> None:
-        os.lseek(fd, 1 << 30, os.SEEK_SET)  # beyond the text inside, which others may read
+        # Windows locks are mandatory: a byte beyond the text leaves that readable for others.
+        os.lseek(fd, 1 << 30, os.SEEK_SET)
         msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
 
     def _unlock(fd: int) -> None:
@@ -117,6 +118,8 @@ class FileLock:
             try:
                 self._try_lock(fd)
             except OSError as error:
+                # Any other error, such as ENOLCK, would be waited on in vain and reported as a held
+                # lock.
                 if error.errno in _HELD_ERRORS:
                     return False
                 raise StoreUnavailable(
@@ -124,6 +127,8 @@ class FileLock:
                     "Keep the ledger on a file system with file locks, such as a local disk.",
                 ) from error
             try:
+                # Somebody may have deleted the file between open and lock: a lock on it excludes
+                # nobody.
                 current = os.stat(self.path)
             except FileNotFoundError:
                 current = None
@@ -148,13 +153,15 @@ class FileLock:
             text += b"%-20d %-20d\n" % inodes
         with contextlib.suppress(OSError):  # a full disk is no reason not to hold it
             fd = self._open()
-            if os.fstat(fd).st_nlink != 1:  # a hard link may be a file somebody needs
+            # A hard link may lead to a file that somebody needs: it is locked, but not written to.
+            if os.fstat(fd).st_nlink != 1:
                 return
             before = self.signed_inodes() if inodes != self._signed else None
             os.pwrite(fd, text, 0)
             self._signed = inodes
             if before is not None and inodes is not None and before[0] != inodes[0]:
-                os.fsync(fd)  # inodes are reused: an old pair must not come back after a power cut
+                # Inodes are reused: an old pair must not come back after a power cut.
+                os.fsync(fd)
 
     def signed_by(self) -> int | None:
         """The process that last signed the lock."""
@@ -177,7 +184,6 @@ class FileLock:
             os.close(fd)
 
     def is_held(self) -> bool:
-        """Whether somebody holds the lock now."""
         try:
             return not self.try_acquire()
         finally:
@@ -207,12 +213,10 @@ _open_here: Counter[Path] = Counter()  # ledger files that SQLite has open in th
 
 
 def note_open(ledger: Path) -> None:
-    """Say that SQLite has a ledger file open."""
     _open_here[ledger] += 1
 
 
 def note_closed(ledger: Path) -> None:
-    """Say that SQLite has closed it."""
     _open_here[ledger] -= 1
 
 
@@ -255,7 +259,8 @@ class WriteQueue:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
-        self._next.release()  # if the wait was interrupted
+        # Only if the wait for `.lock` was interrupted; otherwise it is released already.
+        self._next.release()
 
     def holder(self) -> int | None:
         """The process whose turn it is now, if any."""

@@ -34,6 +34,7 @@ def split(address: str) -> tuple[str, str]:
     start, options = _options(address)
     ours = [option for option in options if option.startswith("schema=")]
     schema = ours[-1].removeprefix("schema=") if ours else "agents_ledger"
+    # The name is put into SQL text as it is, so nothing that needs quoting may pass.
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
         raise Refused(
             f"{schema!r} cannot name a PostgreSQL schema",

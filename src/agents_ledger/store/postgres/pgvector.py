@@ -12,8 +12,10 @@ from psycopg import Cursor, sql
 from agents_ledger.store import queries
 from agents_ledger.store.database import Row
 
-LENGTH_MAX = 2000  # numbers of a vector that it can index
-LOOKED_AT = 400  # vectors that the index looks at: the more, the fewer it misses
+# pgvector indexes vectors of at most 2,000 dimensions.
+LENGTH_MAX = 2000
+# Vectors that the index looks at (hnsw.ef_search): the more, the fewer neighbours it misses.
+LOOKED_AT = 400
 EVERYTHING = 1 << 62  # no number is above it
 
 
@@ -55,6 +57,8 @@ def nearest(
         return None
     index = _index(schema, model, len(asked))
     values: dict[str, object] = {"model": model, "asked": str(list(asked)), "limit": limit}
+    # The index applies a range only after it has picked its neighbours and would return too few, so
+    # a search within a range compares every vector.
     if low <= 0 and high >= EVERYTHING and _exists(cursor, index):
         _run(cursor, _text("look_at", {}), {"count": str(max(LOOKED_AT, limit))})
         return _run(cursor, _text("indexed", index.words), values)

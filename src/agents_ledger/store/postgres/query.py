@@ -17,7 +17,8 @@ from agents_ledger.store.database import Row
 from agents_ledger.store.text import unescape_rows
 
 HINT = "One statement that only reads: SELECT, WITH, VALUES, TABLE, EXPLAIN or SHOW."
-READER = "pg_read_all_data"  # a role that every server has: reads all tables, and nothing else
+# A role of every server since version 14: it reads all tables, and does nothing else.
+READER = "pg_read_all_data"
 
 # Anybody may call these, and they do more than read tables: run text as SQL, which would not be
 # checked, change settings, wait for locks that writers take, reach other sessions or servers.
@@ -109,6 +110,7 @@ def _check_functions(cursor: psycopg.Cursor[Any], sql: str) -> None:
     # Where quotes may be escaped in other ways, string literals are searched too.
     is_plain = not any(mark in sql for mark in ("\\", "$", "--", "/*"))
     code = _QUOTED.sub(lambda quoted: quoted["name"] or "''", sql) if is_plain else sql
+    # Escapes in such a name could spell any function past the search for denied ones.
     if re.search(r'\bU&"', code, re.IGNORECASE):
         raise Refused('the query has a name in U&"...", which could be any', HINT)
     words = set(re.findall(r"\w+", code.lower()))

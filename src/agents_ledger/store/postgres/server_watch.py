@@ -70,7 +70,6 @@ class Watch:
         self._connections.add(connection)
 
     def stop(self) -> None:
-        """Watch no more."""
         self._stopped.set()
         self._thread.join()
 

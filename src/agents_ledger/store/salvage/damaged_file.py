@@ -25,7 +25,8 @@ from agents_ledger.store.salvage.write_ahead_log import WriteAheadLog
 from agents_ledger.store.tables import TABLES
 
 MAGIC = b"SQLite format 3\0"
-PAGE_SIZE = 4096  # of every ledger we make; assumed where the header does not say
+# Of every ledger this program creates; assumed if the header is damaged.
+PAGE_SIZE = 4096
 INTERIOR_INDEX, INTERIOR_TABLE, LEAF_INDEX, LEAF_TABLE = 0x02, 0x05, 0x0A, 0x0D
 HEADER = 100  # bytes of the file's header, on page 1
 SCHEMA_COLUMNS = 5
@@ -59,6 +60,7 @@ class DamagedFile:
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise NotFound(f"there is no file {path}", "Give the path of a ledger's file.")
+        # Closing our descriptor would drop the locks that SQLite holds on the file in this process.
         if is_open_here(path):
             raise Refused(f"{path} is open in this process", "Close it first.")
         self.path = path
@@ -102,7 +104,6 @@ class DamagedFile:
         return pages
 
     def close(self) -> None:
-        """Close the file and its log."""
         self._file.close()
         self._log.close()
 
@@ -165,6 +166,7 @@ class DamagedFile:
         waiting = [tree.root]
         while waiting:
             number = waiting.pop()
+            # A damaged pointer may lead back up or into another tree; each page is read once.
             if number in self._visited or not 1 <= number <= self.pages:
                 self._note_lost(tree.table or tree.name, tree)
                 continue
@@ -235,6 +237,7 @@ class DamagedFile:
     def _payload(self, page: bytes, at: int, size: int, kind: int) -> bytes:
         usable = self._usable
         most = usable - 35 if kind == LEAF_TABLE else (usable - 12) * 64 // 255 - 23
+        # A damaged length must not make us allocate or follow more than the file can hold.
         if size > self.pages * self._page_size:
             raise Unreadable("a row longer than the file")
         local = size
@@ -247,6 +250,7 @@ class DamagedFile:
         parts = [page[at : at + local]]
         following = int.from_bytes(page[at + local : at + local + 4], "big")
         left = size - local
+        # A damaged chain of overflow pages may lead back to itself.
         seen: set[int] = set()
         while left > 0:
             if not 1 < following <= self.pages or following in seen:
@@ -266,12 +270,15 @@ class DamagedFile:
         unassigned = 0
         shapes = dict(self._shapes()) if self.lost else {}
         for number in self._present() if shapes else ():
+            # Rows on free pages were deleted on purpose; only leaves that a tree lost are wanted.
             if number in self._visited or number in self._free or self._kind(number) != LEAF_TABLE:
                 continue
             rows = [row for row in self._cells(number, None) if row.rowid > 0]
             fitting = [
                 name for name, types in shapes.items() if all(_fits(row, types) for row in rows)
             ]
+            # A row that fits several tables is not guessed: in the wrong one it would be a false
+            # record.
             if len(fitting) == 1:
                 orphans.setdefault(fitting[0], []).extend(rows)
             elif fitting:

@@ -66,7 +66,6 @@ class Loading(Struct):
     changes: list[RowChange] = field(default_factory=list)
 
     def of(self, table: str) -> TableRows:
-        """The counts of a table."""
         return self.tables.setdefault(table, TableRows(table))
 
     def repaired(self, table: str, key: str, what: str) -> None:
@@ -213,6 +212,8 @@ def mend_references(tx: Transaction, loading: Loading, *, leave: tuple[str, ...]
     """Clear what refers to a row that is lost; drop the row, if it is nothing without. References
     to the tables named in `leave` are left alone."""
     references = [reference for reference in _references(tx) if reference.target not in leave]
+    # A list, not a generator: every reference is mended in each round. Rows dropped in one round
+    # may leave others without their target, so it is repeated until nothing changes.
     while any([_mend(tx, reference, loading) for reference in references]):
         pass
 

@@ -26,7 +26,6 @@ class WriteAheadLog:
             self._read(self._file)
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
 
@@ -68,9 +67,12 @@ class WriteAheadLog:
                 break
             pending[number] = at + FRAME_HEADER
             at += len(frame)
+            # Only a frame with the size of the database ends a transaction; frames after the last
+            # such one were never committed.
             if pages_committed:
                 self._positions |= pending
                 pending, pages = {}, pages_committed
+        # A frame with a huge page number would make salvage look for every page up to it.
         self._positions = {n: start for n, start in self._positions.items() if 1 <= n <= pages}
 
 

@@ -47,9 +47,12 @@ Connect = Callable[..., Any]
 
 APPLICATION_ID = 0x4147_4C47  # "AGLG", in the file's header
 WAIT_SECONDS = 30.0
-UNSEEN_MS = 24 * 3600 * 1000  # a writer whose lock file is gone is dead after this
+# Somebody may delete the lock file of a writer that lives. Without the file only time can tell: a
+# writer unseen for a day is dead.
+UNSEEN_MS = 24 * 3600 * 1000
 LOG_LIMITS = LogLimits()
-CACHE_KB = 8 * 1024  # filled as needed: SQLite's own 2 MB hold less than one search reads
+# Filled as needed. SQLite's default of 2 MB holds less than one search reads.
+CACHE_KB = 8 * 1024
 
 
 class _WriteSession:
@@ -66,11 +69,14 @@ class _WriteSession:
         self._schema_seen: int | None = None
 
     def begin(self, hold: Hold) -> None:
-        self.roll_back()  # if whatever struck the last transaction kept it from that
+        # Whatever interrupted the last transaction may have kept it from its own rollback.
+        self.roll_back()
         try:
             hold.interruptible(self._queue.__enter__)
             # IMMEDIATE: a reader that later writes would otherwise fail half way.
             self._execute("BEGIN IMMEDIATE")
+            # Under the write lock: a file replaced before this point would take writes nobody finds
+            # again.
             self._database.file.check()
             self._check_schema()
         except BaseException:
@@ -82,6 +88,8 @@ class _WriteSession:
 
     def _check_schema(self) -> None:
         """SQLite counts changes of the schema; views and guards made anew count, too."""
+        # Reading the cookie takes microseconds; the table of migrations is read only when it
+        # changed.
         changed = self._execute("PRAGMA schema_version")[0][0]
         if changed != self._schema_seen:
             migrations.refuse_upgraded(self.transaction, self._database.address)
@@ -95,6 +103,8 @@ class _WriteSession:
             self._execute("COMMIT")
         except sqlite3.Error as error:
             translated = translate(error, self._database.address)
+            # For these SQLite guarantees that nothing was committed. After any other error, such as
+            # a failed fsync, the transaction may or may not survive a crash.
             if isinstance(translated, (DiskFull, Refused, Locked)):
                 raise
             raise OutcomeUnknown(f"the commit failed: {error}") from error
@@ -221,9 +231,14 @@ class SqliteDatabase:
                 self._create_file()
             connection = self._new_connection()
             try:
+                # Only in a file without tables: user_version 0 in an existing ledger means that its
+                # texts may be escaped.
                 if not self._refuse_foreign(connection):
                     connection.execute(f"PRAGMA user_version={PLAIN}")
                 connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                # A migration may rebuild a table. SQLite deletes the rows of the old one when it is
+                # dropped, which references to them would forbid; they are checked at the end
+                # instead.
                 connection.execute("PRAGMA foreign_keys=OFF")
                 self._migrate(connection)
                 broken = connection.execute("PRAGMA foreign_key_check").fetchall()
@@ -246,6 +261,8 @@ class SqliteDatabase:
 
     def _create_file(self) -> None:
         try:
+            # Created here rather than by SQLite, which would follow the umask: conversations are
+            # private.
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except OSError as error:
             kind = DiskFull if error.errno == errno.ENOSPC else ReadOnly
@@ -305,6 +322,9 @@ class SqliteDatabase:
                     "this file system cannot hold a ledger: it shares no memory between processes",
                     "Keep the ledger on a local disk.",
                 )
+            # With synchronous=NORMAL, simulated power cuts lost acknowledged turns. Automatic
+            # checkpoints are off because older SQLite can damage its log when one races a write:
+            # LogKeeper runs them.
             for setting in ("synchronous=FULL", "fullfsync=ON", "wal_autocheckpoint=0"):
                 execute(f"PRAGMA {setting}")
             execute(f"PRAGMA journal_size_limit={self._log_limits.due_bytes}")
@@ -348,6 +368,9 @@ class SqliteDatabase:
 
         def unguarded(tx: Transaction) -> T:
             tx.defer_references()
+            # Dropping guards changes no row. Uncounted, a work that fails after this would look as
+            # if it had written nothing, and the rest of its batch would be committed without
+            # guards.
             self._session.schema_changes += 1
             migrations.drop_made(tx, self.engine)
             result = work(tx)
@@ -405,6 +428,7 @@ class SqliteDatabase:
         self.file.check_readable()
         opened: ReadStatements | None = getattr(self._snapshots, "opened", None)
         try:
+            # A snapshot that this thread has open: all reads of a page fit together and begin once.
             if opened is not None:
                 return work(opened)
             with self._readers.snapshot() as transaction:
@@ -464,6 +488,7 @@ class SqliteDatabase:
     def save_to(self, file: Path) -> bool:
         connection = self._new_connection(read_only=True)
         try:
+            # VACUUM INTO counts as a write, though it writes only the new file.
             connection.execute("PRAGMA query_only=OFF")
             connection.execute("VACUUM INTO ?", (str(file),))
         except sqlite3.Error as error:
@@ -492,11 +517,13 @@ class SqliteDatabase:
         if self._closed or os.getpid() != self._pid:
             return
         with self._guard:
+            # Set under the guard, so that no further work is submitted behind the last one below.
             self._closed = True
         note_closed(self.path)
         if self._thread is not None:
             with suppress(StoreUnavailable):
-                self._group.run(lambda _: None)  # behind all that is queued: nobody is left waiting
+                # An empty work goes behind everything that is queued, so nobody is left waiting.
+                self._group.run(lambda _: None)
             self._thread.stop()
         self._close_readers()
         self.log.close()

@@ -45,6 +45,7 @@ def translate(error: Exception, address: str) -> Exception:
     name, text = name_of(error), str(error)
     if not isinstance(error, sqlite3.Error) or text.startswith("Could not decode to UTF-8"):
         name = _UNDECODED  # raised by the driver itself, without a code
+    # Before the constraints: RAISE(ABORT) in a trigger is reported as SQLITE_CONSTRAINT_TRIGGER.
     if text.startswith("guard: "):
         return Refused(text.removeprefix("guard: "))
     if name.startswith("SQLITE_CONSTRAINT"):

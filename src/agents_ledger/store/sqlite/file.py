@@ -48,12 +48,16 @@ class OpenFile:
     """The ledger file of one handle, and its log."""
 
     def __init__(self, path: Path) -> None:
-        self._path = str(path)  # a str is looked up faster, and this is done at each transaction
+        # A str, not a Path: this is looked up at each transaction, and building Path objects took
+        # most of the 10 microseconds of a check.
+        self._path = str(path)
         self._log = f"{path}-wal"
         self._opened: dict[str, Identity] = {}
 
     def connect(self, connect: Callable[[], Any]) -> Any:
         """A new connection to the file that this handle opened first."""
+        # Taken before SQLite opens the file and compared afterwards: a file replaced between the
+        # two is noticed whichever of them SQLite has opened.
         before = self._opened.get(self._path) or _identity(self._path)
         connection = connect()  # opens the file, and reads nothing yet
         try:
@@ -123,6 +127,8 @@ def check_leftovers(path: Path, recorded: Inodes | None) -> None:
     if file_now is None or log_now is None or not log_bytes or recorded is None:
         return
     file_recorded, log_recorded = recorded
+    # The log is the one the last writer had, the file is not: somebody put another file in its
+    # place.
     if log_now[1] == log_recorded and file_now[1] != file_recorded:
         raise StoreUnavailable(
             f"{path} was replaced while a program had it open: the log {log} belongs to the file"
@@ -134,7 +140,9 @@ def check_leftovers(path: Path, recorded: Inodes | None) -> None:
 
 def _is_in_use(shared: Path) -> bool:
     """Whether a living connection has this -shm file open."""
-    if is_open_here(shared):  # and so must not be opened here: closing it would drop SQLite's locks
+    # A file that SQLite has open here must not be opened again: closing it would drop SQLite's
+    # locks.
+    if is_open_here(shared):
         return True
     if sys.platform == "win32":  # no file is deleted there while it is open
         return False
@@ -143,6 +151,8 @@ def _is_in_use(shared: Path) -> bool:
     except OSError:
         return False
     try:
+        # lockf, not flock: SQLite's locks are POSIX record locks, and the two kinds do not see each
+        # other.
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _DEAD_MAN_SWITCH)
     except OSError:
         return True

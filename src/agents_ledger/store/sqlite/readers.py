@@ -32,6 +32,7 @@ class ReaderPool:
     def reading(self) -> Iterator[ReadStatements]:
         """A connection for a while, without a transaction."""
         try:
+            # Not `if self._idle`: another thread may take the last one in between.
             reading = self._idle.pop()
         except IndexError:
             reading = ReadStatements(self._connect(), self._cache, self._limits)
@@ -57,6 +58,5 @@ class ReaderPool:
                 reading.end()
 
     def close(self) -> None:
-        """Close those that are idle."""
         while self._idle:
             self._idle.pop().connection.close()

@@ -21,10 +21,14 @@ from agents_ledger.store.text import escape_row, has_escapes, unescape_row, unes
 T = TypeVar("T")
 
 STREAM_ROWS = 1000
-CHECKED_ROWS = 200  # at once, while they become values: more would only take memory
-PLAIN = 1  # the file's user_version until the first text is stored escaped; 0 says nothing
+# Rows that are checked before they become values. More at once would only take more memory.
+CHECKED_ROWS = 200
+# The user_version of a file until the first text is stored escaped; 0 says nothing. Reads of a
+# plain file skip the search for escapes, which is a fifth of their work.
+PLAIN = 1
 
-FACET_WEIGHTS = (0.0,) * 5  # the columns project, model, tool, file and state of the index
+# The index columns project, model, tool, file and state narrow a search and do not rank it.
+FACET_WEIGHTS = (0.0,) * 5
 WORDS = {
     "serial_key": "INTEGER PRIMARY KEY",
     "bytes": "BLOB",
@@ -32,6 +36,7 @@ WORDS = {
     "vector_bytes": "v.vector",
     "vector_length": "length(v.vector) / 4",
     "clustered": "WITHOUT ROWID",
+    # SQLite has one writer at a time, so a transaction that writes needs no row locks.
     **dict.fromkeys(("lock_sessions", "lock_live", "lock_idle"), ""),
     **dict.fromkeys(("lock_projection", "lock_summaries"), "SELECT 1"),
     "position": "instr",
@@ -153,6 +158,8 @@ class Statements:
     index_nearest = nearest
 
     def stream(self, sql: str, /) -> Iterator[list[Row]]:
+        # Not the shared cursor: the caller runs other statements between the batches, which would
+        # end it.
         cursor = self.connection.cursor()
         try:
             reading = cursor.execute(sql)
@@ -202,6 +209,8 @@ class ReadStatements(Statements):
         """What is asked for is not stored."""
 
     def kept(self, read: Work[T], /) -> T:
+        # Changes only when another connection commits, and this connection never writes: an
+        # unchanged number means that nothing this value was computed from has changed.
         version: int = self._execute("PRAGMA data_version").fetchone()[0]
         cached = self._kept.get(read)
         if cached is None or cached[0] != version:

@@ -13,8 +13,10 @@ from agents_ledger.model.ids import new_id
 from agents_ledger.store.concurrency.locks import FileLock
 from agents_ledger.store.files import sync_folder
 
-REMOVED_AT_ONCE = 256  # each is an open descriptor meanwhile
-PROBE_SECONDS = 5.0  # another process that looks whether we live holds our lock for an instant
+# Each is an open descriptor meanwhile, and a process may have few of these.
+REMOVED_AT_ONCE = 256
+# Another process that checks whether we live holds our lock for an instant.
+PROBE_SECONDS = 5.0
 
 
 class SqliteWriter:
@@ -25,7 +27,9 @@ class SqliteWriter:
         self.id = new_id()
         self._lock = writer_lock(ledger, self.id)
         self._lock.acquire(time.monotonic() + PROBE_SECONDS, pause=0.001)
-        sync_folder(ledger.parent)  # after a power cut the file must tell that we are gone
+        # After a power cut the file must still be there, so that others find its lock free and us
+        # dead.
+        sync_folder(ledger.parent)
 
     def forget(self, writer_id: str) -> None:
         writer_lock(self._ledger, writer_id).path.unlink(missing_ok=True)

@@ -19,7 +19,8 @@ from agents_ledger.web.site import Site, ThisSite
 
 POLL_S = 0.4
 KEEPALIVE_S = 15  # proxies close connections that stay silent
-OVERLAP = 200  # on PostgreSQL a move may become visible after one with a higher number
+# On PostgreSQL a move may become visible after one with a higher number.
+OVERLAP = 200
 TEXT_MAX = 20_000
 
 

@@ -10,7 +10,8 @@ import re
 
 NAME = "aider"
 CHAT_FILE = ".aider.chat.history.md"
-INPUT_FILE = ".aider.input.history"  # of prompt_toolkit: a time, then the lines of one input
+# Of prompt_toolkit: a time, then the lines of one input.
+INPUT_FILE = ".aider.input.history"
 
 STARTED = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*$")
 PROMPT = b"####"

@@ -57,7 +57,8 @@ from agents_ledger.model.turns import (
 )
 
 NAME = "aix"
-STORE = "aix.db"  # apart from what is imported by requests, which name aix too
+# Apart from what is imported by requests, which name aix too.
+STORE = "aix.db"
 VERSION = 3
 DETAILS = ("message_metadata", "message_lints", "message_files", "message_codeblocks")
 TABLES = (

@@ -16,7 +16,8 @@ INSTRUCTION_TYPES = ("user_editable_context", "model_editable_context")
 # Any other recipient is a tool: "python", "browser", "dalle.text2im".
 EVERYONE = ("all", "", None)
 
-FAILED_PREFIXES = ("failed", "error")  # of aggregate_result.status, as the code interpreter ends
+# Of aggregate_result.status, as the code interpreter ends.
+FAILED_PREFIXES = ("failed", "error")
 FAILED_TYPE = "system_error"  # the content type of a tool's failure
 FINISHED_STATUSES = (None, "finished_successfully", "finished")
 

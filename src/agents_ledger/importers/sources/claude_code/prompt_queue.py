@@ -77,6 +77,7 @@ class PromptQueue:
         is the unanswered prompt of one that never began; if it began, its own records have it."""
         texts: dict[str, str] = {}
         typed_after: dict[int, list[int]] = {}
+        # Across files: a copy of a session may have lost the delivery, the original not.
         delivered = {queued.key() for queued in self._delivered}
         silent = {name for name, session in sessions.items() if not session.chain}
         for queued in self._queued:
@@ -101,6 +102,7 @@ class PromptQueue:
 
     def _add(self, queued: QueuedText, after: int | None, texts: dict[str, str]) -> int | None:
         """The new entry; None if another file has the same text."""
+        # Queue operations have no uuid (2.1.5 to 2.1.80); text alone may be typed twice.
         uuid = f"{queued.session.session_id}:queued:{queued.typed_at}"
         if texts.setdefault(uuid, queued.text) != queued.text:  # typed in the same instant
             uuid = f"{uuid}:{zlib.crc32(queued.text.encode(errors='replace')):08x}"

@@ -38,10 +38,12 @@ OTHER_TYPES = {
 SUBAGENT_TOOLS = ("Task", "Agent")  # renamed in 2.1
 PERSISTED = "<persisted-output>"  # how the shown part of a spilled output begins
 SPILL_FOLDER = "tool-results"  # outputs too large for a record, since 2.1
-META_SUFFIX = ".meta.json"  # describes a subagent, next to its file, since 2.1
+# Describes a subagent, next to its file, since 2.1.
+META_SUFFIX = ".meta.json"
 META_NAME = re.compile(r"(agent-[^/\\]+)\.meta\.json$")
 _SPILL = re.compile(rb"tool-results(?:/|\\+)([\w.-]+)")
 _NOT_IN_NAME = re.compile(rb'[/\\"]')
+# What a file system allows for one name.
 _NAME_MAX = 255
 _NULL = Raw(b"null")
 
@@ -148,6 +150,7 @@ def read_record(data: bytes) -> Record:
     except msgspec.ValidationError:
         return _decode_field_by_field(data)
     except BROKEN:
+        # Unpaired surrogates and NULs occur in the output of tools.
         repaired = repair_json(data)
         if repaired is None:
             raise
@@ -179,8 +182,10 @@ def read_content(data: bytes) -> dict[str, Any]:
 
 def make_ids_unique(record: Record, session_id: str, offset: int) -> None:
     """Prefix ids that are not UUIDs: they are unique only in their file."""
+    # The offset stays the same as long as the file only grows.
     if record.type in CHAIN and not record.uuid:
         record.uuid = f"@{offset}"
+    # Users' redactions change uuids inside valid lines: such ids still link within the file.
     if record.uuid and not _is_uuid(record.uuid):
         record.uuid = f"{session_id}:{record.uuid}"
     if record.parent_uuid and not _is_uuid(record.parent_uuid):
@@ -229,6 +234,7 @@ def message_blocks(record: Record) -> list[dict[str, Any]]:
 
 def has_result(record: Record, data: bytes) -> bool:
     """Whether a user record has the result of a call. `data` is the whole record."""
+    # The byte search spares most user records the parsing of their blocks.
     if b'"tool_result"' not in data:
         return False
     content = raw_content(record)
@@ -252,6 +258,7 @@ def queued_prompt(record: Record) -> str | None:
 
 def subagent_prompts(record: Record, data: bytes) -> Iterator[tuple[str, str]]:
     """The prompts that the calls of a record give to subagents, each with the id of its call."""
+    # Renamed between 2.1.62 and 2.1.123. The bytes are searched first: few answers have either.
     if b'"Task"' not in data and b'"Agent"' not in data:
         return
     try:
@@ -280,6 +287,7 @@ def subagent_in_progress(record: Record) -> str | None:
 
 def subagent_of_result(result: Any) -> str | None:
     """The id of the subagent in the screen's copy of a result."""
+    # toolUseResult is a dict in 90 % of the results, a string or a list in the others.
     if isinstance(result, Raw):
         result = parse_json(result) if b'"agentId"' in bytes(result) else None
     return as_text(as_dict(result).get("agentId"))
@@ -311,6 +319,7 @@ def spills_of(record: Record, data: bytes, session_id: str) -> set[str]:
     which it shows the beginning. Other names are what an agent read in the logs."""
     named = set(spill_names(data))
     own = {key for key in named if key.partition("/")[0] in (record.session_id, session_id)}
+    # A fork shows outputs that were saved before it, in the folder of the other session.
     if own != named and PERSISTED.encode() in data:
         results = map(as_dict, as_list(parse_json(raw_content(record))))
         saved = {spill_shown(text_of(block.get("content"))) for block in results}

@@ -15,6 +15,7 @@ from agents_ledger.importers.transcript.field_maps import FileTools, TokenFields
 # -- maps -------------------------------------------------------------------------------------
 
 TOKENS: TokenFields = {
+    # The API counts cache reads and writes apart from the input: nothing has to be subtracted.
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
     "cached_input_tokens": "cache_read_input_tokens",
@@ -23,6 +24,7 @@ TOKENS: TokenFields = {
 FILE_TOOLS = FileTools(
     {
         "Edit": "written",
+        # MultiEdit was seen in 1.0.0 to 1.0.108 only.
         "MultiEdit": "written",
         "NotebookEdit": "written",
         "NotebookRead": "read",
@@ -31,6 +33,7 @@ FILE_TOOLS = FileTools(
     },
     paths=("file_path", "notebook_path"),
 )
+# Of compactMetadata.trigger: 21 boundaries in 18 real files have one of the two.
 COMPACTION_TRIGGERS = {"auto": "context_limit", "manual": "manual"}
 # The last custom title wins over the last generated one (precedence of the program's own list).
 TITLES = {"ai-title": ("ai_title", 1), "custom-title": ("custom_title", 2)}
@@ -46,9 +49,11 @@ KINDS = (
     "assistant",
     "result",
     "notice",  # from the program to the agent
-    "printed",  # by the program, as the answer to one of its own commands
+    # By the program, as the answer to one of its own commands.
+    "printed",
     "queued",  # typed while the agent worked
-    "other",  # attachments of hooks, the caveat before a command's output: shown nowhere
+    # Attachments of hooks, the caveat before a command's output: shown nowhere.
+    "other",
     "copy",  # repeats another record of its file
     "failure",  # an interruption, or the last failed attempt
 )
@@ -59,7 +64,8 @@ ENDING = ("assistant", "failure")
 
 COMMAND_TAGS = ("<command-name>", "<command-message>")
 PRINTED_TAGS = ("<local-command-stdout>", "<local-command-stderr>")
-CAVEAT = "<local-command-caveat>"  # tells the model to ignore the output; nothing for a reader
+# Tells the model to ignore the output; nothing for a reader.
+CAVEAT = "<local-command-caveat>"
 INTERRUPTED = "[Request interrupted by user"  # also "... for tool use]"; 66 in the files
 PEER_TAG = "<cross-session-message"  # in the queue before it is given to the agent
 NOTICE_TAGS = (
@@ -74,8 +80,11 @@ NOTICE_TAGS = (
     "<system-reminder>",
     "<task-notification>",
 )
+# In 13 real files the queue has a task's notice as JSON, without the tag it is delivered in.
 QUEUED_NOTICES = (*NOTICE_TAGS, '{"task_id":')
+# Records of teammates have neither isMeta nor origin, yet no person typed them.
 AGENT_TAGS = ("<teammate-message", PEER_TAG)
+# The client's own words (seen in 2.1.45 to 2.1.159); `toolDenialKind` only since 2.1.80.
 REJECTIONS = ("The user doesn't want to proceed", "The user doesn't want to take this action")
 _UNKNOWN_COMMAND = re.compile(r"Unknown (?:skill|slash command): \S+")
 _TYPED_COMMAND = re.compile(r"/[a-z][\w:-]*(?:\s.*)?", re.DOTALL)
@@ -120,4 +129,5 @@ def is_last_attempt(record: Record) -> bool:
     if record.subtype != "api_error":
         return False
     attempt, limit = as_number(record.retry_attempt), as_number(record.max_retries)
+    # Records without the two numbers are notices: whether the program went on is not known.
     return bool(attempt and limit and attempt >= limit)

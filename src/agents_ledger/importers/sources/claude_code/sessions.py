@@ -136,7 +136,8 @@ class ClaudeFamily:
         self._answers = RepeatedAnswers()  # of the file that is read
         self._rewritten: list[Column] = []  # the chains of files with repeated answers
         self._only_repeated: set[int] = set()  # entries of which only a later copy is here
-        self._detached: dict[int, int] = {}  # first entries of subagents and forks: where they hang
+        # First entries of subagents and forks: where they hang.
+        self._detached: dict[int, int] = {}
         self._inline: dict[str, dict[int, list[int]]] = {}  # by session, then by first entry
 
     # -- phases -------------------------------------------------------------------------------
@@ -167,7 +168,7 @@ class ClaudeFamily:
         entries.resolve_parents()
         entries.cut_leading_hooks()
         repeats = [find_repeats(entries, chain) for chain in self._rewritten]
-        entries.mark_copies(pair for found in repeats for pair in found.items())
+        entries.mark_copies(pair for pairs in repeats for pair in pairs.items())
         self._detached = entries.detach_subagents()
         for session in self.sessions.values():
             # A background fork of 2.1 has no copies; a `fork-context-ref` names where it begins.
@@ -233,6 +234,7 @@ class ClaudeFamily:
     def _read_log(self, file: SourceFile) -> ClaudeSession:
         path = PurePosixPath(file.path.replace("\\", "/"))
         session = ClaudeSession(path.stem, file.path, {file.id})
+        # Since 2.1; up to 2.0 the file is next to its session, which only its records name.
         if path.parent.name == "subagents":  # in a folder named after the session
             session.parent_session = path.parent.parent.name or None
         self._queue.start_file()
@@ -243,6 +245,7 @@ class ClaudeFamily:
             except BROKEN as error:
                 report_malformed(self.material, line, error)
                 continue
+            # Before anything else sees the record: parents are compared by these ids.
             make_ids_unique(record, session.session_id, line.offset)
             if record.uuid and record.type in CHAIN:
                 self._read_chain_record(line, record, session)
@@ -253,6 +256,8 @@ class ClaudeFamily:
         # A session has the name of its file; if that was renamed, the name in its records.
         if session.agent_id is not None:
             session.session_id = f"agent-{session.agent_id}"
+        # The last record, as copied ones may keep the id of the session they came from (121 real
+        # records).
         elif not UUID.fullmatch(session.session_id):
             session.session_id = session.last_session_id or session.session_id
         return session
@@ -277,6 +282,7 @@ class ClaudeFamily:
         that diverged the current state of the file counts, else the later one."""
         if not other.chain or not merged.chain:
             return bool(other.chain)
+        # One state contains the other, as when a backup is older: this is no divergence.
         if other.chain[-1] in merged.chain or merged.chain[-1] in other.chain:
             return len(other.chain) > len(merged.chain)
         times = self.entries.times
@@ -393,7 +399,8 @@ class ClaudeFamily:
             return "result"
         text = message_text(record)
         is_delivered = self._queue.deliver(text)
-        if record.is_meta:  # a scheduled prompt is queued when it is due, and given as meta
+        # A scheduled prompt is queued when it is due, and given as meta.
+        if record.is_meta:
             ignored = "other" if text.startswith(CAVEAT) else "notice"
             return "prompt" if is_delivered else ignored
         return kind_of_user_text(text, is_subagent=bool(record.is_sidechain))
@@ -404,10 +411,12 @@ class ClaudeFamily:
             self.entries.pass_on(record.uuid, record.parent_uuid)
         if kind == "summary" and record.leaf_uuid:
             self._titles.add(record.leaf_uuid, line, str(record.summary or ""))
-            return  # counted when it is known whether the record is here
+            # Counted when it is known whether the record is here.
+            return
         if kind == "queue-operation" and record.operation == "enqueue" and record.content:
             if self._queue.enqueue(session, line, record):
-                return  # counted when it is known whether it was delivered
+                # Counted when it is known whether it was delivered.
+                return
             self.material.count(kind, "derived")
             return
         names_agent = self._subagents.add_progress(record) if kind == "progress" else None
@@ -418,12 +427,14 @@ class ClaudeFamily:
             is_mapped = names_agent
         else:
             is_mapped = record.parent_last_uuid is not None
+            # `fork-context-ref` of 2.1.
             session.forked_at = record.parent_last_uuid or session.forked_at
         self.material.count(kind, "derived" if is_mapped else "unmapped")
 
     @staticmethod
     def _read_title(record: Record, session: ClaudeSession, name: str, rank: int) -> None:
         title = getattr(record, name)
+        # `>=`: of several titles of one rank the last counts.
         if title and rank >= session.title_rank:
             session.title, session.title_rank = str(title), rank
 
@@ -531,7 +542,7 @@ class _LeafTitles:
     def finish(self) -> tuple[SourceTitle, ...]:
         """Add the titles in other files, and return those for other families."""
         self._add_from_other_files()
-        others = tuple(
+        for_others = tuple(
             title
             for leaf, title in self._titles.items()
             if self._entries.find(leaf) is None and UUID.fullmatch(leaf) and title.title
@@ -539,7 +550,7 @@ class _LeafTitles:
         for leaf in self._leaves:
             is_here = self._entries.find(leaf) is not None
             self._material.count("summary", "derived" if is_here else "unmapped")
-        return others
+        return for_others
 
     def _add_from_other_files(self) -> None:
         """Only files in the folder of the record, or above it, count: the program looks nowhere
@@ -550,6 +561,7 @@ class _LeafTitles:
             present = self._titles.get(title.record_id, title)
             entry = entries.ids.get(title.record_id)
             paths = (own[file_id] for file_id in entries.files[entry])
+            # Two projects may contain copies of the same records.
             is_near = any(path.startswith(title.folder) for path in paths)
             if is_near and title.file_id not in own and title.rank() >= present.rank():
                 self._titles[title.record_id] = title

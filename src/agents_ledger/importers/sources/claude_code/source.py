@@ -29,7 +29,8 @@ from agents_ledger.model.imports.sources import Derivation, SourceKind
 
 SUBAGENTS = "subagents"
 QWEN_MARK = b'"systemPayload"'  # Qwen Code writes similar records
-PROJECT_FOLDER = re.compile("-|[A-Za-z]--")  # an absolute path, with dashes for all punctuation
+# An absolute path, with dashes for all punctuation.
+PROJECT_FOLDER = re.compile("-|[A-Za-z]--")
 
 
 class ClaudeCode(Source):
@@ -42,7 +43,9 @@ class ClaudeCode(Source):
     def roots(self, home: Home) -> Sequence[Path]:
         """`projects` below each configuration folder."""
         chosen = home.environment.get("CLAUDE_CONFIG_DIR", "")
+        # The variable may name several folders, separated by commas, as ccusage reads it.
         folders = [Path(part.strip()) for part in chosen.split(",") if part.strip()]
+        # Since about 1.0.30 some installations use ~/.config/claude; both may have sessions.
         folders = folders or [home.home / ".claude", home.home / ".config" / "claude"]
         return [folder / "projects" for folder in folders]
 
@@ -58,6 +61,7 @@ class ClaudeCode(Source):
         """A record with a session id, or of a type that only this source has."""
         if _is_side_file(path):
             return True
+        # Dozens of `summary` records may precede the first message (2.0).
         for line in head.split(b"\n")[:50]:
             try:
                 record = read_record(line)
@@ -98,6 +102,7 @@ class ClaudeCode(Source):
         if cwd:
             return [cwd]
         name = session.parent.name
+        # Every character but letters and digits became a dash: the name cannot be decoded.
         return [FolderTrace("dashes", name)] if PROJECT_FOLDER.match(name) else None
 
     def derive(self, material: Material) -> Derivation:

@@ -65,11 +65,13 @@ class SubagentCalls:
         for call, label in self._inline_calls(inline):
             labels.setdefault(self._callers[call], {})[call] = label
         for call, agent in self._only_calls(sessions):
+            # By prompt last, and without overriding: an id is better evidence than equal text.
             labels.setdefault(self._callers[call], {}).setdefault(call, f"{NAME}:agent-{agent}")
         return labels
 
     def _inline_calls(self, inline: Iterable[tuple[str, int]]) -> Iterator[tuple[str, str]]:
         """Calls in their order, each with the next subagent that was given the same prompt."""
+        # Inline subagents (1.0) have no id; several calls may have given the same prompt.
         waiting = {
             prompt: iter([call for call in calls if call not in self._at_work])
             for prompt, calls in self._calls.items()
@@ -92,6 +94,7 @@ class SubagentCalls:
                     agents_by_prompt.setdefault(self._prompt(first), []).append(session.agent_id)
         for prompt, agents in agents_by_prompt.items():
             calls = self._calls.get(prompt, [])
+            # With more of either, any pairing would be a guess.
             if len(calls) == len(agents) == 1:
                 yield calls[0], agents[0]
 

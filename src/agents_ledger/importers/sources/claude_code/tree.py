@@ -71,6 +71,7 @@ class ClaudeTree(EntryTree):
     def joins(self, opener: int, above: int, *, waits: bool) -> bool:
         """Prompts without an answer between them are one query. A summary belongs to the boundary
         above it."""
+        # 1.0 has summaries without a boundary: these open a turn themselves.
         kind, kind_above = self.entries.kind(opener), self.entries.kind(above)
         if kind == "summary" and kind_above == "boundary":
             return True
@@ -89,7 +90,8 @@ class ClaudeTree(EntryTree):
         entries, compaction_above = self.entries, self._compaction_above
         if compaction_above is None:
             return frozenset()
-        starts: dict[tuple[int, int], int] = {}  # by compaction and file, where the agent continued
+        # By compaction and file, where the agent continued.
+        starts: dict[tuple[int, int], int] = {}
         queued: dict[tuple[int, int], list[int]] = {}  # typed before it did
         moved: dict[int, int] = {}
         for entry, places in self._after_compactions(order, compaction_above):
@@ -168,6 +170,8 @@ class ClaudeTree(EntryTree):
         for entry, parent in enumerate(parents):
             if parent is None or state[parent] != prompted:
                 continue
+            # Progress and attachments below the record do not show that the agent continued from
+            # it.
             is_work = entries.kind(entry) in ("assistant", "result")
             if is_work and self.turn_of(parent) == self.turn_of(entry):
                 state[parent] = continued
@@ -198,14 +202,15 @@ class ClaudeTree(EntryTree):
             first_turn = None if first is None else self.turn_of(first)
             if first_turn is not None:
                 first_turns[turn] = first_turn
-        kept: dict[int, PreservedTurns] = {}
+        whole_turns: dict[int, PreservedTurns] = {}
         for turn, step in self.steps_towards(first_turns).items():
             above = first_turns[turn]
+            # Members may precede the opener: notices before the first prompt belong to its turn.
             is_whole = first_entries[turn] in (self.opener(above), self.members(above)[0])
             first, through = (above, self.parent(above)) if is_whole else (step, above)
             if first != turn and through is not None:
-                kept[turn] = PreservedTurns(str(self.name(first)), str(self.name(through)))
-        return kept
+                whole_turns[turn] = PreservedTurns(str(self.name(first)), str(self.name(through)))
+        return whole_turns
 
     def free(self) -> None:
         """Free all but what turns need."""

@@ -38,7 +38,9 @@ from agents_ledger.model.imports.sources import SourceFile
 from agents_ledger.model.turns import CallStatus, MessageSource, Turn, TurnStatus
 
 THINKING = ("thinking", "redacted_thinking")
+# Endings, as tools that the provider runs have prefixes: server_tool_use, web_search_tool_result.
 SHOWN = ("text", "thinking", "tool_use", "tool_result")  # endings of the blocks that are shown
+# promptSource and origin say who wrote a prompt, in new versions only (2.1.220 has both).
 METADATA = ("requestId", "permissionMode", "promptSource", "origin", "isApiErrorMessage")
 NOTICE_METADATA = ("subtype", "level", "error", "retryAttempt", "durationMs")
 Json = dict[str, Any]
@@ -166,6 +168,7 @@ class _ClaudeTurnContent:
         uuids, kinds, records = self.log
         active = (at for at, kind in enumerate(kinds) if kind not in PASSIVE)
         first = next(active, 0)
+        # A turn starts with its first real prompt: a `/model` before it may be hours older.
         asks = next((at for at in (first, *active) if uuids[at] not in self.local), first)
         self.builder.started_at = milliseconds(records[asks].get("timestamp"))
         self._index_answers()
@@ -182,6 +185,7 @@ class _ClaudeTurnContent:
                 self._add_input(uuid, kind, record)
                 if uuid in self.local or (kind in PASSIVE and kind != "failure"):
                     self.builder.ended_at = ended_at  # the agent no longer worked
+            # The first folder counts: `cd` in a shell changes the cwd of later records.
             self.builder.workspace_path = self.builder.workspace_path or as_text(record.get("cwd"))
         return self.builder.build(status=self._status())
 
@@ -191,8 +195,8 @@ class _ClaudeTurnContent:
             return None
         uuids, kinds, _ = self.log
         printed = "printed" in kinds and "queued" not in kinds
-        asked = (uuid for uuid, kind in zip(uuids, kinds, strict=True) if kind in ASKING)
-        if (self.local or printed) and self.local.issuperset(asked):
+        prompts = (uuid for uuid, kind in zip(uuids, kinds, strict=True) if kind in ASKING)
+        if (self.local or printed) and self.local.issuperset(prompts):
             return "completed"  # no agent was asked
         # A compaction without its past is a plain turn with the summary.
         return "completed" if self.has_summary else None
@@ -293,6 +297,7 @@ class _ClaudeTurnContent:
         texts = (b.get("text") for b in blocks if b.get("type") == "text")
         thoughts = [b.get("thinking") for b in blocks if b.get("type") in THINKING]
         shown_thoughts = [text for text in thoughts if isinstance(text, str) and text]
+        # Every record of an answer repeats its usage: the sum would count the input 3.2 times.
         _, counted = max(reversed(pieces), key=lambda piece: _usage_rank(piece[1]))
         message = as_dict(counted.get("message"))
         metadata: Json = {
@@ -302,6 +307,7 @@ class _ClaudeTurnContent:
             "stop_reason": message.get("stop_reason"),
             "message_id": message.get("id"),
             "uuids": [piece for piece, _ in pieces] if len(pieces) > 1 else None,
+            # At least a quarter of real thinking blocks have a signature and no text.
             "thinking_withheld": len(shown_thoughts) < len(thoughts),
             "others_usage": _usage_of_others(message),
             "blocks": [_without_images(b) for b in blocks if not _block_type(b).endswith(SHOWN)],
@@ -310,6 +316,7 @@ class _ClaudeTurnContent:
         self.builder.message(
             uuid,
             "assistant",
+            # Some records of one answer repeat a block of another: identical texts are shown once.
             "\n\n".join(dict.fromkeys(text for text in texts if isinstance(text, str))),
             at=at,
             thinking="\n\n".join(shown_thoughts) or None,
@@ -322,6 +329,7 @@ class _ClaudeTurnContent:
             self.builder.failed = True
             self.builder.error = text_of(message.get("content")) or "API error"
             return
+        # "No response requested." and the like: the failure of a real call stays in force.
         if model == SYNTHETIC_MODEL:
             return
         self.builder.failed, self.builder.error = False, None
@@ -330,6 +338,7 @@ class _ClaudeTurnContent:
             self.builder.provider = "anthropic" if "claude" in model else None
         tokens = _tokens(record)
         if tokens:
+            # The API gives no total; its four counts do not overlap.
             self.builder.add_tokens(**tokens, total_tokens=sum(tokens.values()))
 
     def _add_call(self, block: Json, at: int, message_id: str) -> None:
@@ -344,10 +353,10 @@ class _ClaudeTurnContent:
     def _add_results(self, uuid: str, record: Json) -> None:
         at = milliseconds(record.get("timestamp"))
         agent_id = subagent_of_result(record.get("toolUseResult"))
-        others: list[Any] = []
+        unmatched: list[Any] = []
         for block in _blocks(as_dict(record.get("message")).get("content")):
             if block.get("type") != "tool_result":
-                others.append(block)
+                unmatched.append(block)
                 continue
             content = block.get("content")
             status, error = _result_status(block)
@@ -364,15 +373,15 @@ class _ClaudeTurnContent:
                 spawned=f"{NAME}:agent-{agent_id}" if agent_id else None,
             )
             if not has_call:
-                others.append(block)
+                unmatched.append(block)
             elif spilled is not None:  # the part of it that the agent was shown
-                shown = text_of(content)
+                excerpt = text_of(content)
                 self.builder.message(
-                    uuid, "tool", shown, at=at, source="event", tool_call_id=call_id
+                    uuid, "tool", excerpt, at=at, source="event", tool_call_id=call_id
                 )
-        if others:
-            metadata = {"blocks": _other_blocks(others)}
-            text = text_of(others)
+        if unmatched:
+            metadata = {"blocks": _other_blocks(unmatched)}
+            text = text_of(unmatched)
             self.builder.message(uuid, "user", text, at=at, source="event", metadata=metadata)
 
     def _spilled(self, content: Any) -> str | None:
@@ -388,9 +397,11 @@ class _ClaudeTurnContent:
         at = milliseconds(record.get("timestamp"))
         self.builder.message(uuid, "system", text, at=at, source="event", metadata=metadata)
         self.has_summary = True
+        # Without an earlier turn there is nothing that a compaction could have replaced.
         if self.builder.parent_id is None:
             return
         first, through = self.preserved or (None, self.builder.parent_id)
+        # The boundary has the numbers, the summary the text: both add to one compaction.
         last = self.builder.compaction or Compaction("", through)
         self.builder.compaction = Compaction(
             summary or last.summary,
@@ -408,6 +419,7 @@ def _refusal(record: Json) -> str:
     error: Any = record.get("error")
     words = [str(status)] if (status := as_number(as_dict(error).get("status"))) else []
     message = as_text(error)
+    # Errors are nested (three deep in one real file): the innermost message is the provider's.
     while isinstance(error, dict):
         message = as_text(error.get("message")) or message
         error = error.get("error")
@@ -434,7 +446,7 @@ def _usage_of_others(message: Json) -> list[Any]:
     """What other models used that the provider asked, as an advisor (2.1): it is not in the usage
     of the answer."""
     iterations = as_list(as_dict(message.get("usage")).get("iterations"))
-    return [each for each in iterations if as_dict(each).get("type", "message") != "message"]
+    return [item for item in iterations if as_dict(item).get("type", "message") != "message"]
 
 
 def _message_id(uuid: str, record: Json) -> str:
@@ -451,7 +463,8 @@ def _local_commands(log: ClaudeTurnRecords) -> set[str]:
         if kind == "command":
             last = uuid
         elif last is not None and (kind not in PASSIVE or log.records[at].get("isMeta")):
-            last = None  # the command was expanded to a prompt for the agent
+            # The command was expanded to a prompt for the agent.
+            last = None
     return local
 
 

@@ -14,7 +14,8 @@ from agents_ledger.importers.sources.cline.records import HISTORY, TIMELINE
 from agents_ledger.importers.sources.cline.rules import WORKSPACE
 
 SENT_WORKSPACE = re.compile(WORKSPACE.pattern.encode())
-SEARCHED_BYTES = 1 << 20  # of a file, for the folder that was sent with the task
+# Of a file, for the folder that was sent with the task.
+SEARCHED_BYTES = 1 << 20
 
 
 def task_projects(path: Path, probe: FileProbe) -> Collection[Project] | None:

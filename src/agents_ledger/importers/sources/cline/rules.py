@@ -47,7 +47,8 @@ TIMELINE_KINDS: dict[str, MessageKind] = {
         "reply",
     ),
 }
-FIRST_ENTRIES = ("text", "task")  # real timelines open with either; it is the prompt
+# Real timelines open with either; it is the prompt.
+FIRST_ENTRIES = ("text", "task")
 CALL_ENTRIES = ("tool", "command", "use_mcp_server")
 OUTPUT_ENTRIES = ("command_output", "mcp_server_response", "browser_action_result")
 

@@ -226,7 +226,8 @@ class ClineSessionTree:
             name = f"{session_id}:{len(document.listed)}:{checksum:08x}"
         else:
             name = own if rules.UNIQUE_MESSAGE_ID.fullmatch(own) else f"{session_id}:{own}"
-        if kind == "compaction":  # it may have the id of the first message that it replaces
+        # It may have the id of the first message that it replaces.
+        if kind == "compaction":
             name += f":{checksum:08x}"
         is_repeated = self.nodes.number(name) in document.seen
         return f"{name}:{len(document.listed)}" if is_repeated else name

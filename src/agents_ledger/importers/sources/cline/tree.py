@@ -99,7 +99,8 @@ class ClineTaskTree:
         self.material = material
         self.version = version
         self.nodes = MessageNodes()
-        self.history_index = array("i")  # by entry, the history message that it follows, or NONE
+        # By entry, the history message that it follows, or NONE.
+        self.history_index = array("i")
         self.call_position: dict[int, int] = {}  # by entry, which call of the answer it shows
         self.tasks: dict[str, ClineTask] = {}
         self.last_calls: tuple[ClineTask | None, int, list[records.ClineCall]] = (

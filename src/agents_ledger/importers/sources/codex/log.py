@@ -108,6 +108,7 @@ class Rollout:
     @property
     def id(self) -> str:
         """The id that other rollouts refer to: a thread that was reverted has several."""
+        # Archived threads move to another folder: only the name identifies the file.
         name = rollout_name(PurePath(self.file.path.replace("\\", "/")))
         return (name[2] or name[1]) if name else self.thread
 
@@ -125,6 +126,7 @@ class Rollout:
     def add_meta(self, meta: Payload) -> None:
         """The first is its own; those of its ancestors, or its own again, follow."""
         last = self.metas[-1] if self.metas else None
+        # A resumed rollout writes its session_meta again, up to 29 times in one real file.
         if last is None or (meta.id is not None and meta.id == last.forked_from_id):
             self.metas.append(meta)
 
@@ -133,6 +135,8 @@ class Rollout:
         if not UUID7.fullmatch(task):
             return self.metas[0] if self.metas else None
         for meta in self.metas:
+            # The replayed prefix ends at the first turn id that sorts after the thread id (both
+            # UUIDv7).
             if not (as_text(meta.id) and UUID7.fullmatch(meta.id)) or meta.id <= task:
                 return meta
         return self.metas[-1] if self.metas else None
@@ -150,6 +154,7 @@ class ThreadTotals:
 
         `has_earlier`: the first totals may include tokens that were used before the file begins.
         """
+        # `info` was null in 18 of 4,365 real events.
         usage = as_dict(as_dict(info).get("total_token_usage"))
         after = {
             name: as_number(usage.get(theirs)) or 0
@@ -166,6 +171,8 @@ class ThreadTotals:
                 name: after.get(name, 0) - (as_number(last.get(theirs)) or 0)
                 for name, theirs in rules.TOKENS.items()
             }
+        # 769 of 4,365 real totals repeat the former one; a total that fell is that of a resumed
+        # thread.
         elif before is None or after.get("total_tokens", 0) < before.get("total_tokens", 0):
             before = {}
         self._last = after
@@ -227,7 +234,8 @@ class RolloutReader:
         is_used = True
         if name == "event_msg/agent_message":
             self._agent_event(line, at)
-            return  # counted when it is known whether an item repeats it
+            # Counted when it is known whether an item repeats it.
+            return
         if kind == "session_meta":
             self.rollout.add_meta(payload)
         elif kind == "turn_context":
@@ -274,6 +282,7 @@ class RolloutReader:
         turn_id = as_text(payload.turn_id)
         if turn_id is None or UUID.fullmatch(turn_id):
             return turn_id
+        # The root, not the thread: a fork replays the same short id.
         return f"{rules.NAME}:{self.rollout.root}:{turn_id}"
 
     def _start_task(self, payload: Payload) -> None:
@@ -326,9 +335,11 @@ class RolloutReader:
             return self._turn
         if self._task is not None:
             before = self._last_of_task(self._task)
+            # The first turn keeps the source's id; those after a compaction are numbered.
             number = before.task_turns + 1 if before else 1
             turn = self._open(f"{self._task}:{number}" if number > 1 else self._task, self._task)
         else:
+            # All content up to the prompt: forks that differ before it must not share the turn.
             content_hash = self._content_hash.copy()
             content_hash.update(content)
             number = len(self.rollout.turns) + 1
@@ -383,6 +394,7 @@ class RolloutReader:
         elif kind.endswith(("_output", "_result")):
             turn = self._calls.turn(as_text(payload.call_id))
             turn = self._content_turn(content) if turn is None else turn
+            # Else the child's copy would be as long as the parent's, which has the real result.
             if rules.NEWLY_SPAWNED in bytes(memoryview(payload.output)[:200]):
                 self._copies[turn].weight -= 1
         elif kind in rules.AGENT_ITEMS or kind.endswith("_call"):
@@ -456,6 +468,7 @@ class RolloutReader:
     def _prompt_event(self, line: SourceLine, prompt: CodexPrompt, at: int) -> None:
         """Take the event of a prompt, which comes before or after its item, or without one."""
         turn, copy = self._turn, self._copy
+        # After an answer the same text is a new prompt.
         has_item = copy is not None and prompt.key in copy.prompts and not copy.answered
         if turn is None or copy is None or copy.is_compaction or not has_item:
             turn = self._prompt_turn(prompt.sent.encode(errors="surrogatepass"), prompt)
@@ -498,6 +511,7 @@ class RolloutReader:
             turn = self._content_turn(b"compacted")
             self._copies[turn].is_first_summary = True
         else:
+            # Rollouts without turn ids: the compaction is named after the turn that it follows.
             task = self._task or self._copies[path[-1]].id
             before = self._last_of_task(task)
             number = before.task_compactions + 1 if before else 1
@@ -512,6 +526,8 @@ class RolloutReader:
         """Take the last turns with a prompt off the path: what follows is a branch."""
         path = self.rollout.path
         while turns > 0 and path:
+            # num_turns counts turns of the user: compactions and their continuations are not
+            # counted.
             turns -= bool(self._copies[path.pop()].prompts)
         self._select(None)
         self._task = None
@@ -521,5 +537,6 @@ class RolloutReader:
         if growth is None:
             return
         path = self.rollout.path
+        # Totals after the end of a turn are still those of its last request.
         copy = self._copy or (self._copies[path[-1]] if path else None)
         add_growth(self._early_growth if copy is None else copy.growth, growth)

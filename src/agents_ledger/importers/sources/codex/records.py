@@ -81,6 +81,7 @@ class Payload(Struct, gc=False):
     def parent_thread(self) -> str | None:
         """The thread that started this one."""
         spawn = as_dict(as_dict(as_dict(self.source).get("subagent")).get("thread_spawn"))
+        # 0.118 has it in `source`; `parent_thread_id` of its own was seen in 0.146.
         parent = as_text(spawn.get("parent_thread_id")) or as_text(self.parent_thread_id)
         return parent or (as_text(self.forked_from_id) if self.is_subagent else None)
 
@@ -110,6 +111,7 @@ def decode_record(data: bytes) -> CodexRecord:
     envelope = decode_envelope(data)
     kind = envelope.type if isinstance(envelope.type, str) else ""
     payload_json: bytes = envelope.payload
+    # A bare item also has a type: only the missing payload shows the old format.
     if kind not in rules.ENVELOPES and bytes(envelope.payload) == b"null":
         kind, payload_json = "", data
     payload = decode_payload(payload_json)
@@ -134,6 +136,7 @@ class HistoryBase(NamedTuple):
 
 def rollout_name(path: PurePath) -> re.Match[str] | None:
     """The thread and rollout in a file name, compressed or not; None for any other name."""
+    # Files that are a week old are compressed, and unpacked again when the thread continues (2026).
     return ROLLOUT_NAME.match(path.name.removesuffix(".zst").removesuffix(".jsonl"))
 
 

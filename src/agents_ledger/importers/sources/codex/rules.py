@@ -81,7 +81,8 @@ EXIT_CODE = re.compile(r"(?:Process exited with code|Exit code:) (-?\d+)")
 # "apply_patch verification failed: " 0.47, "collab spawn failed: " 0.118, "write_stdin failed: "
 # 0.126.
 FAILED = re.compile(r"[\w/ -]{1,60} failed: ")
-DENIED = ("declined", "denied", "rejected")  # source: "declined" in ends of commands and patches
+# Source: "declined" in ends of commands and patches.
+DENIED = ("declined", "denied", "rejected")
 CALL_DETAILS = ("exit_code", "new_thread_id", "status", "success")
 
 # -- files ------------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ NOT_A_WORD = re.compile(r"\W")
 
 class ScriptEnd(NamedTuple):
     error: str | None  # if it failed
-    exit_code: int | None  # the first non-zero one of the command results that it printed
+    # The first non-zero one of the command results that it printed.
+    exit_code: int | None
 
 
 def script_end(output: Any) -> ScriptEnd | None:

@@ -41,6 +41,7 @@ class Codex(Source):
         return [folder / name for name in (*FOLDERS, INDEX)]
 
     def wants(self, path: Path) -> bool:
+        # Cold rollouts are compressed since 2026.
         return path.name.endswith((".jsonl", ".jsonl.zst"))
 
     def recognises(self, path: Path, head: bytes) -> bool:

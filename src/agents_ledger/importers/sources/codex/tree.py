@@ -67,7 +67,8 @@ class RolloutReferences:
             if rollout.ordinals.first is not None:
                 turns.setdefault(rollout.id, copies.read(rollout.turns[0]).id)
         for rollout in rollouts:
-            if rollout.base is not None:  # of a missing rollout: the first turn that continues it
+            # Of a missing rollout: the first turn that continues it.
+            if rollout.base is not None:
                 first = copies.read(rollout.turns[0]).id
                 turn = turns.setdefault(rollout.base.rollout_id, first)
                 self.file_ids.setdefault(turn, set()).add(rollout.file.id)

@@ -29,27 +29,33 @@ class CodexTurnCopy(TurnCopy, array_like=True):
     """A turn as one file has it: forks have copies of it, some of them cut short."""
 
     id: str
-    task: str  # the source's turn id; without one the same as `id`
+    # The source's turn id; without one the same as `id`.
+    task: str
     parent: str | None
     file_thread: str
     is_replayed: bool  # it belongs to another thread than its file
     provider: str | None
-    cwd: str | None  # of its thread; older versions name it nowhere else
-    thread_time: int  # when its thread started; the oldest rollouts have no other time
+    # Of its thread; older versions name it nowhere else.
+    cwd: str | None
+    # When its thread started; the oldest rollouts have no other time.
+    thread_time: int
     is_subagent: bool
     context_tokens: int | None = None  # before the compaction
     trigger: str | None = None
     items: int = 0
+    # Items alone: versions differ in the events they keep.
     weight: int = 0  # the heavier of two copies is the longer one
     prompt_events: int = 0
     agent_events: int = 0
     has_assistant_items: bool = False
     prompts: set[int] = field(default_factory=set)  # their keys
     answered: bool = False
-    is_first_summary: bool = False  # it begins with the summary of a history that is in no file
+    # It begins with the summary of a history that is in no file.
+    is_first_summary: bool = False
     growth: list[Growth] = field(default_factory=list)  # of the totals; gaps between them
     first_at: int = 0
-    task_turns: int = 0  # turns of its task up to here: a compaction cuts a task into several
+    # Turns of its task up to here: a compaction cuts a task into several.
+    task_turns: int = 0
     task_compactions: int = 0
     ended: bool = False  # since its last prompt, with or without an answer
 
@@ -68,6 +74,8 @@ class CodexTurnCopy(TurnCopy, array_like=True):
         for before, after in self.growth:
             for name, number in after.items():
                 grown = max(0, number - before.get(name, 0))
+                # Only 0.146 reports cache writes: for other versions a 0 would claim that there
+                # were none.
                 if grown or name != "cache_write_tokens":
                     used[name] = used.get(name, 0) + grown
         return used

@@ -157,6 +157,7 @@ class CodexTurnContent:
         elif role == "prompt_event":
             self._prompt_event(f"{self.copy.id}:asked:{number}", payload, at)
         elif role == "agent_event":
+            # In every real file with both, events and items match one to one: items are preferred.
             if not self.copy.has_assistant_items:
                 text = content_text(payload.get("message"))
                 number = len(self.events.in_items) + self.agent_messages
@@ -386,6 +387,7 @@ class CodexTurnContent:
             last = as_text(payload.get("last_agent_message"))
             if last and self.builder.failed:  # the error did not end the task
                 self.builder.failed, self.builder.error = False, None
+            # The end repeats the last message; only without items and events is it the answer.
             if last and self.last_message is None:
                 self._assistant(f"{self.copy.id}:last", last, at, {"event": True})
         elif kind == "error":
@@ -445,7 +447,8 @@ def _params(payload: dict[str, Any]) -> object:
 
 def _files(name: str, payload: dict[str, Any]) -> Iterator[MessageFile]:
     if name == rules.SCRIPT and payload.get("type") == "custom_tool_call":
-        return  # the patches in its text may fail; events report those that did not
+        # The patches in its text may fail; events report those that did not.
+        return
     params = payload.get("input", payload.get("arguments"))
     if isinstance(params, str) and "*** Begin Patch" in params:
         patch = params
@@ -504,6 +507,7 @@ def call_end(text: str, exit_code: int | None, details: dict[str, Any]) -> CallE
     word = as_text(details.get("status"))
     reported = details.get("exit_code")
     exit_code = reported if isinstance(reported, int) else exit_code
+    # Only the first line: the output of a command may contain the same words.
     first_line = text.lstrip()[: rules.STATUS_CHARS].split("\n", 1)[0]
     if word in rules.DENIED or "rejected by user" in first_line:
         return CallEnd("rejected", first_line or word, word)

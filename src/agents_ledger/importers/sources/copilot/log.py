@@ -44,7 +44,8 @@ class RunTotals:
         self.reports = 0  # how often tokens were reported
         self._totals: ModelTotals = {}  # as last reported
         self._is_resumed = False  # whether these are of another run
-        self._output = 0  # of messages of this run that no totals include yet
+        # Of messages of this run that no totals include yet.
+        self._output = 0
         self._output_since_compaction = 0
         self._output_of_lost_runs = 0  # of runs that reported no totals
 
@@ -241,7 +242,8 @@ class LogReader:
         call_id = as_text(data.tool_call_id)
         if call_id:
             self._callers[subagent] = call_id
-        return caller  # the start of a subagent belongs to the agent that started it
+        # The start of a subagent belongs to the agent that started it.
+        return caller
 
     def _take(self, event: LoggedEvent) -> None:
         kind, data = event.kind, event.data

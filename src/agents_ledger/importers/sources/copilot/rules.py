@@ -17,7 +17,8 @@ NAME = "copilot"
 PROMPT = "user.message"
 # A prompt that the program adds to the turn that is being worked on (our own name).
 ADDED_PROMPT = "user.message:added"
-COMPACTION = "compaction"  # session.compaction_complete, where it becomes a turn (our own name)
+# session.compaction_complete, where it becomes a turn (our own name).
+COMPACTION = "compaction"
 # assistant.reasoning since 1.0.77, the others since 0.0.420.
 ANSWERS = {"assistant.message", "assistant.reasoning", "tool.execution_start"}
 # What belongs to a turn without opening one. permission.completed since 1.0.64.

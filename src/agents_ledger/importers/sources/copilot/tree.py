@@ -184,7 +184,8 @@ class CopyShare(NamedTuple):
     """What a copy of a turn is left with once every event has one turn."""
 
     entries: set[int]
-    other_turns: list[int]  # the names of the turns that have its other entries
+    # The names of the turns that have its other entries.
+    other_turns: list[int]
     has_start: bool
     is_whole: bool
 

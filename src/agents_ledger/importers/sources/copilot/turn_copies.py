@@ -34,11 +34,14 @@ class CopilotTurnCopy(TurnCopy, array_like=True):
     failed: bool = False  # before any answer
     # Tokens by number of the column: the names would take half of a packed copy.
     counts: dict[int, int] = field(default_factory=dict)
-    is_estimate: bool = False  # they may include tokens used before its file begins
+    # They may include tokens used before its file begins.
+    is_estimate: bool = False
     reports: int = 0  # how often its file reported tokens up to here
     spawned: dict[str, str] = field(default_factory=dict)  # labels of subagents, by call
-    subagent: str | None = None  # the call that started the subagent whose turn this is
-    start: int | None = None  # the entry of that call, which contains the prompt
+    # The call that started the subagent whose turn this is.
+    subagent: str | None = None
+    # The entry of that call, which contains the prompt.
+    start: int | None = None
     first_at: int = 0  # of all turns of a subagent
     last_at: int = 0
     depth: int = 1  # turns from the root to it

@@ -62,7 +62,8 @@ class CopilotTurnContent:
         self.copy = copies.read(number)
         self.name = copies.names.name(self.copy.name)
         self.builder = TurnBuilder(self.name, parent_id)
-        self.prompt = ""  # of a subagent, as the call has it that started it
+        # Of a subagent, as the call has it that started it.
+        self.prompt = ""
         self.last_message: str | None = None  # of the agent
         self.reasoning: list[str] = []
         self.refusals: dict[str, Refusal] = {}  # by call
@@ -119,7 +120,8 @@ class CopilotTurnContent:
             metadata["attachments"] = without_data(attachments)
         source = message_source(data.get("source"), text)
         if not text and not attachments and sent:
-            text, source = sent, "event"  # autopilot: the program tells the agent to continue
+            # Autopilot: the program tells the agent to continue.
+            text, source = sent, "event"
         if self.copy.subagent and not is_added:
             source = "agent"
         paths = [as_text(attachment.get("path")) for attachment in attachments]

@@ -27,6 +27,7 @@ from agents_ledger.model.imports.sources import Fate, SourceFile
 # A node of a store is protobuf: hashes of messages, hashes of nodes, or the JSON of a message.
 MESSAGE_HASH, NODE_HASH, MESSAGE_JSON = 1, 2, 4
 HASH_BYTES = 32
+# Hashes cannot form a cycle, but a damaged or crafted store could be deeper than the stack.
 DEPTH_MAX = 200
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 VARINT_CONTINUES = 0x80
@@ -99,6 +100,7 @@ def read_transcript(material: Material, file: SourceFile, is_needed: bool) -> Ag
             continue
         material.count(str(record.get("type") or record.get("role")), fate)
         if is_needed:
+            # Lines have neither ids nor times: only the position identifies them.
             message_id = scoped_id(rules.NAME, session.id, str(line.number))
             blocks = agent_blocks(record)
             is_input = record.get("role") == "user" and not are_results(blocks)
@@ -207,6 +209,7 @@ class AgentStore:
         if row.table == "blobs":
             self.blobs[str(values.get("id"))] = self.material.held_row(row)
         elif values.get("key") in ("0", 0):
+            # Key "0" is JSON in hexadecimal (seen in a real store).
             self.meta = as_dict(_decode_hex_json(values.get("value")))
 
     @property
@@ -224,6 +227,7 @@ class AgentStore:
         for name in self._live_blobs() if is_needed else ():
             record = message_in_blob(raw(self._data(name)))
             seen[name] = seen.get(name, 0) + 1
+            # Blobs are named by their content: the same words said twice are one blob.
             repeated = f":{seen[name]}" if seen[name] > 1 else ""
             is_input = record.get("role") not in ("assistant", "tool")
             is_prompt = record.get("role") == "user"
@@ -243,6 +247,7 @@ class AgentStore:
         """The messages below the newest root; without a root, all messages."""
         root = as_text(self.meta.get("latestRootBlobId")) or ""
         live = list(self._below(root, 0))
+        # Without a root the order of the rowids is an approximation.
         return live or [name for name in self.blobs if message_in_blob(raw(self._data(name)))]
 
     def _below(self, name: str, depth: int) -> Iterator[str]:

@@ -25,7 +25,8 @@ PLAIN_ID = re.compile(r"[0-9A-Za-z_-]{1,100}")
 PLAIN_ID_BYTES = re.compile(PLAIN_ID.pattern.encode())
 INLINE = re.compile(rb'(?:conversation(?:Map)?|bubbles)\\*"\s*:\s*[\[{]\s*[{\\"]')
 ROUNDS_MAX = 8  # of the search for related chats
-LONG_ID = 16  # bytes; all ids of this length or more are searched for together
+# Bytes; all ids of this length or more are searched for together.
+LONG_ID = 16
 
 
 class ChatScope(Struct, frozen=True):
@@ -123,9 +124,11 @@ class _ChangeSearch:
         if kind not in rules.CHAT_KINDS:
             return
         self.chats.add(chat_id)
-        has_other_id = False  # whether the bubble may have another id than its key says
+        # Whether the bubble may have another id than its key says.
+        has_other_id = False
         if kind == "bubbleId":
             self.bubble_chats.setdefault(name, set()).add(chat_id)
+            # Of a bubble whose id differs from its key, copies cannot be found by keys.
             quoted = b'"%s"' % name.encode(errors="surrogatepass")
             has_other_id = not PLAIN_ID.fullmatch(name) or quoted not in row.data
         if is_new or has_other_id or has_inline_bubbles(row.data):
@@ -173,6 +176,7 @@ class _ChangeSearch:
     def _add_related(self) -> bool:
         """Add the chats that name a changed one, or are named by it; False if that does not end."""
         chat_by_name = {_call_id(chat): chat for chat in self.chats | self.changed}
+        # JSON may escape any other character: the bytes of the id would not be found.
         if not all(PLAIN_ID_BYTES.fullmatch(name) for name in chat_by_name):
             return False
         all_names = IdSearch(chat_by_name)

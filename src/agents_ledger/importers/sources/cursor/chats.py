@@ -55,6 +55,7 @@ class ChatVersion(Struct):
 
     def rank(self) -> tuple[int, int, bytes]:
         """Orders versions by which prevails, whatever was read first."""
+        # The fingerprint last, so that the result does not depend on the order of the files.
         return self.generation, milliseconds(self.data.last_updated_at), self.print
 
 
@@ -124,9 +125,11 @@ class CursorChats:
         self.offsets_read: dict[int, set[int]] = {}  # by file, the rows of the scope
         self.reader = BubbleReader(material)
         self.chats: dict[str, CursorChat] = {}
-        self.folders: dict[str, str] = {}  # by the directory of a workspace or an agent's store
+        # By the directory of a workspace or an agent's store.
+        self.folders: dict[str, str] = {}
         self.meta_files: dict[str, int] = {}  # by the directory of an agent's store
-        self.listed_in: dict[str, str] = {}  # chat -> the directory of the workspace that lists it
+        # Chat -> the directory of the workspace that lists it.
+        self.listed_in: dict[str, str] = {}
         self.spawned: dict[str, dict[str, str]] = {}  # chat -> call -> chat of the subagent
         self.stores: list[AgentStore] = []
         self.transcripts: list[SourceFile] = []
@@ -207,6 +210,8 @@ class CursorChats:
         """A replaced version of a row: only the summary of a chat is taken from it."""
         self.material.count(f"{kind}{EARLIER}", "unmapped")
         if kind == "composerData":
+            # latestConversationSummary is overwritten: an earlier version of the row is all that is
+            # left.
             data = decoded((row.values or {}).get("value"), records.CHAT_DECODER)
             if data is not None:
                 self._add_summary(rest, data, row)
@@ -267,6 +272,7 @@ class CursorChats:
             self._add_inline(chat, bubble, row, (*inner, "conversation", at))
         for name, bubble in as_dict(data.conversation_map).items():
             self._add_inline(chat, bubble, row, (*inner, "conversationMap", name))
+        # Two generations have their bubbles inline: holding them would hold whole conversations.
         data.conversation = data.conversation_map = None  # the bubbles are read again from the row
 
     def _add_value(
@@ -296,8 +302,10 @@ class CursorChats:
             return False
         own = as_text(head.bubble_id) or as_text(head.id)
         key = own if own and (inner or own == name) else name  # one string object for both
-        if own is None:  # a bubble of another chat may have the same number
+        # A bubble of another chat may have the same number.
+        if own is None:
             own = f"{chat.id}:{name}" if inner and isinstance(inner[-1], int) else name
+        # Bubbles have `createdAt` only since late 2025.
         at = records.bubble_time(head.created_at, head.timing_info) or uuid7_ms(own)
         text = as_text(head.text) or as_text(head.raw_text) or ""
         content = [text.encode(errors="surrogatepass"), head.thinking, head.tool_former_data]
@@ -311,6 +319,7 @@ class CursorChats:
             as_text(as_dict(head.model_info).get("modelName")) or as_text(head.model_type),
             as_text(head.request_id),
             as_text(head.checkpoint_id),
+            # A search of the bytes: only bubbles that may start a subagent are read again for it.
             any(mark in bytes(head.tool_former_data) for mark in (b'"task', b"48")),
         )
         present = chat.bubbles.get(key)
@@ -346,6 +355,7 @@ class CursorChats:
             self._add_value(chat_id, HEADER_ROW, value, row)
 
     def _note_list(self, chat_id: str, directory: str) -> None:
+        # Two workspaces may list a chat; the larger name is the same in any order of reading.
         self.listed_in[chat_id] = max(self.listed_in.get(chat_id, ""), directory)
 
     # -- lists of chats -----------------------------------------------------------------------
@@ -363,6 +373,7 @@ class CursorChats:
         the last version that has it. That version names it, or contains it whole."""
         self._seen_in_list = set()
         unseen, search = chats, IdSearch(_encoded(chats))
+        # An earlier version that names no chat of interest need not be decoded.
         for row in reversed(versions):
             if unseen != chats - self._seen_in_list:
                 unseen = chats - self._seen_in_list
@@ -421,6 +432,7 @@ class CursorChats:
     def _add_summary(self, chat_id: str, data: records.ChatRecord, row: SourceRow) -> None:
         """Add the summary of a chat; one that a later summary replaced in the source is kept."""
         summary = as_dict(data.latest_conversation_summary)
+        # Either the fields themselves, or an object around them.
         summary = as_dict(summary.get("summary")) or summary
         text = as_text(summary.get("summary"))
         last = as_text(summary.get("truncationLastBubbleIdInclusive"))

@@ -34,6 +34,7 @@ def projects(path: Path, probe: FileProbe) -> Collection[Project] | None:
     if path.parent.parent.parent.name == "chats" and path.name in (rules.META, "store.db"):
         cwd = path_of(as_dict(loose(probe.head(path.with_name(rules.META)))).get("cwd"))
         name = path.parent.parent.name
+        # The directory is named by the MD5 of the folder; meta.json has the folder since 2026.
         return [cwd or FolderTrace("md5", name)] if cwd or MD5.fullmatch(name) else None
     if "agent-transcripts" in path.parts:
         at = path.parts.index("agent-transcripts")
@@ -85,6 +86,7 @@ class ChatRowFilter(Struct):
             return row
         if row.table == "cursorDiskKV":
             return row if self._passes(key) else None
+        # Prompts of all chats without their ids: they could be of an excluded one.
         if key in SHARED_KEYS:
             return row if self.has_one_project or not self.excluded else None
         return self._filtered_list(row) if key in (*rules.LISTS, rules.TABS) else row
@@ -103,6 +105,7 @@ class ChatRowFilter(Struct):
 
     def _filtered_list(self, row: RowRecord) -> RowRecord | None:
         """A list without the excluded chats; None if it is too long to search."""
+        # It may name an excluded chat, and is too long to search.
         if row.parted:
             return None if self.excluded else row
         at = row.columns.index("value")
@@ -171,7 +174,8 @@ class _FolderSearch:
         self.folders: dict[str, Project] = {}
         self.parents: dict[str, str] = {}
         self.chats: set[str] = set()
-        self.uncertain: set[str] = set()  # chats whose folder may be in a value too long to search
+        # Chats whose folder may be in a value too long to search.
+        self.uncertain: set[str] = set()
         self._select = select
         self._probe = probe
         self._has_long_list = False

@@ -23,8 +23,11 @@ from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.records import raw
 from agents_ledger.model.turns import CallStatus
 
-EXTRA_FIELD_MAX = 4000  # bytes; longer unknown fields are states of the editor
-LONG_ARGUMENT = 2000  # characters; longer ones are not repeated in the metadata
+# Bytes; longer unknown fields are states of the editor.
+EXTRA_FIELD_MAX = 4000
+# Characters; longer ones are not repeated in the metadata.
+LONG_ARGUMENT = 2000
+# Ends the recursion in a damaged or crafted state.
 LEXICAL_DEPTH_MAX = 50
 
 # -- chats ------------------------------------------------------------------------------------
@@ -140,6 +143,7 @@ def extra_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         if name in MAPPED_FIELDS:
             continue
+        # Measured before it is parsed, as states of the editor are long.
         data = bytes(value) if isinstance(value, Raw) else encoded(value)
         if len(data) <= EXTRA_FIELD_MAX:
             extra[name] = loose(data)
@@ -212,6 +216,7 @@ def bubble_time(created: Any, timing: Any) -> int:
 
 def text_of(bubble: dict[str, Any]) -> str:
     """The text of a bubble of any generation."""
+    # Tabs of 2024 have rawText, later bubbles text; richText is the Lexical state of the editor.
     for name in ("text", "rawText", "message"):
         if as_text(bubble.get(name)):
             return str(bubble[name])
@@ -268,6 +273,7 @@ def metadata_of(bubble: dict[str, Any]) -> dict[str, Any]:
     )
     fields["thinking"] = _thinking_metadata(fields.get("thinking"))
     if isinstance(fields.get("context"), dict):
+        # It has a column of its own: the context of the message.
         del fields["context"]
     if isinstance(fields.get("toolFormerData"), dict):
         fields["toolFormerData"] = _call_metadata(fields["toolFormerData"])
@@ -334,5 +340,6 @@ def status_of(call: dict[str, Any]) -> tuple[CallStatus, str | None]:
     status = status or as_text(as_dict(call.get("additionalData")).get("status"))
     if call.get("userDecision") == "rejected":
         return "rejected", status or "rejected"
+    # Call and result are one bubble: a call without a word for its state is judged by its result.
     default: CallStatus = "completed" if call.get("result") else "running"
     return rules.STATUSES.get((status or "").lower(), default), status

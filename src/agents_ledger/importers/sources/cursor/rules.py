@@ -30,12 +30,15 @@ HEADERS = "composerHeaders"
 CHAT_KINDS = ("bubbleId", "checkpointId", "composerData", "messageRequestContext")
 # A chat that a Task call started has the id of the call behind this prefix.
 TASK = "task-"
-PLACEHOLDER = "empty-state-draft"  # the id of the box in which no chat was started yet
-META = "meta.json"  # next to store.db since 2026: where the agent worked
+# The id of the box in which no chat was started yet.
+PLACEHOLDER = "empty-state-draft"
+# Next to store.db since 2026: where the agent worked.
+META = "meta.json"
 
 # -- bubbles ----------------------------------------------------------------------------------
 
 USER_TYPES = (1, "user")  # numbers since late 2024
+# Real bubbles of 2025-10 have completed, error, cancelled and loading.
 STATUSES: dict[str, CallStatus] = {
     "aborted": "cancelled",
     "canceled": "cancelled",
@@ -69,9 +72,11 @@ FILE_TOOLS = FileTools(
         "search_replace": "written",
         "write": "written",
     },
+    # params are in camelCase, rawArgs, as the model wrote them, in snake_case.
     paths=("path", "relativeWorkspacePath", "targetFile", "target_file", "file_path", "filePath"),
 )
 TASK_TOOLS = ("task", "task_v2")
+# `name` may be missing in toolFormerData; then the number shows the tool.
 TASK_NUMBER = 48  # of the tool, where its name is missing
 # Both are 0 in most bubbles.
 TOKENS: TokenFields = {"input_tokens": "inputTokens", "output_tokens": "outputTokens"}
@@ -79,6 +84,7 @@ TOKENS: TokenFields = {"input_tokens": "inputTokens", "output_tokens": "outputTo
 # Times of the client in bubbles before late 2025, which have no createdAt. clientStartTime may
 # count from the start of the program.
 CLIENT_TIMES = ("clientRpcSendTime", "clientSettleTime", "clientEndTime", "clientStartTime")
+# Smaller values are no Unix times: clientStartTime may be a small float.
 CLIENT_TIME_MIN = 1e12  # milliseconds, 2001
 
 CHAT_FIELDS = (  # to the metadata of the session
@@ -156,6 +162,7 @@ def prompt_in(text: str) -> CursorPrompt:
     query = text[begin + len(QUERY) : end].strip() if end >= 0 else None
     tag = LEADING_TIMESTAMP.match(text)
     if tag is None and query is not None:
+        # Attached files and links may come before the query, and its time with them.
         tag = QUERY_TIMESTAMP.search(text, 0, end)
     at = timestamp_ms(tag[1]) if tag is not None else 0
     rest = text[tag.end() :] if tag is not None and at and not tag.start() else text

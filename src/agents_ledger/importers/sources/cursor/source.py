@@ -27,7 +27,9 @@ TABLES = (
     Table(
         "ItemTable",
         ("key",),
+        # Named keys only: ItemTable also has accounts (cursorAuth/*) and secrets (secret://*).
         keys=("aiService.generations", "aiService.prompts", *rules.LISTS, rules.TABS),
+        # Keys are UNIQUE ON CONFLICT REPLACE: a rewritten row gets a larger rowid.
         grows=True,
     ),
     Table(
@@ -43,8 +45,10 @@ TABLES = (
         ),
         grows=True,
     ),
+    # A row per chat: few enough to compare all of them by their digests.
     Table(rules.HEADERS, ("composerId",), is_small=True),
     Table("meta", ("key",)),
+    # Content-addressed: a blob never changes.
     Table("blobs", ("id",), grows=True),
 )
 CUT_LINE = re.compile(rb'\{"role":\s*"\w*",\s*"message":')  # of a transcript, longer than the head
@@ -93,6 +97,7 @@ class Cursor(Source):
         if path.name.endswith("workspace.json"):
             return path.parent.parent.name == "workspaceStorage"
         if path.name.endswith(rules.META):
+            # Many programs write a meta.json.
             return b'"hasConversation"' in head
         return _is_transcript(head)
 

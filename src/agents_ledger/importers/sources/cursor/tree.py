@@ -139,7 +139,8 @@ class _ChatTurnPlan(Struct, array_like=True):
     bubbles: list[int]  # numbers in the chat
     times: list[int]
     file_ids: frozenset[int]
-    renamed: dict[str, str] = {}  # messages whose bubbles are in another turn too, by bubble
+    # Messages whose bubbles are in another turn too, by bubble.
+    renamed: dict[str, str] = {}
     summary: str | None = None
 
 
@@ -163,8 +164,11 @@ class CursorTree(TurnTree):
         self._messages = Numbering(forgets=True)
         self._turn_of_message = array("I")
         self._facts: dict[str, ChatFacts] = {}
+        # By id, so that the same one of several copies keeps the plain ids in every import.
         for chat_id in sorted(chats.chats):
             self._add_chat(chats.chats[chat_id])
+        # Chats first: a transcript has no ids, times or results, and is only used for what is
+        # missing.
         in_chats = {session.session_id for session in self.sessions if session.head}
         for agent in _agent_sessions(chats, in_chats):
             self._add_agent(agent)
@@ -214,7 +218,9 @@ class CursorTree(TurnTree):
         is_listed = bytearray(len(bubbles))
         for number in listed:
             is_listed[number] = True
+        # Editing an old prompt shortens the list; the rows of the bubbles often remain.
         unlisted = _by_time(chat, (number for number, flag in enumerate(is_listed) if not flag))
+        # The chat of a task may list only some of its bubbles: it has no branches.
         if not listed or (unlisted and chat.id.startswith(rules.TASK)):
             listed, unlisted = _by_time(chat, range(len(bubbles))), array("i")
         last = max((bubbles.read(number).at for number in listed), default=0)
@@ -294,6 +300,7 @@ class CursorTree(TurnTree):
     def _add_summary(self, chat: CursorChat, last: _TimedBubble, parent: int) -> int:
         """Add a compaction after the last bubble that it covers."""
         text, row = chat.summaries[last.bubble.id]
+        # By the last bubble it covers: a later summary is another turn, not a change of this one.
         turn_id = f"{chat.id}:summary:{last.bubble.id}"
         if turn_id in self.chat_turns:
             return self.chat_turns.number(turn_id)
@@ -312,7 +319,8 @@ class CursorTree(TurnTree):
         """Add what the chat no longer lists as branches, each below the turn it came after."""
         previous: tuple[int | None, int | None] = (None, None)  # base and last turn of a branch
         by_start = sorted((at, number) for number, at in enumerate(starts) if at > 0)
-        earlier, last = 0, -1  # how many turns started before; the last of them on the path
+        # How many turns started before; the last of them on the path.
+        earlier, last = 0, -1
         for group in exchanges(unlisted, _is_prompt):  # by time
             while earlier < len(by_start) and by_start[earlier][0] < group[0].bubble.at:
                 last, earlier = max(last, by_start[earlier][1]), earlier + 1
@@ -372,6 +380,7 @@ class CursorTree(TurnTree):
     def _metadata(self, chat: CursorChat) -> dict[str, Any]:
         fields = {name: pruned(chat.get(name)) for name in rules.CHAT_FIELDS}
         folder = self._folder(chat)
+        # unifiedMode is chat, edit, agent, plan or debug.
         if fields["is_agentic"] is None and fields["unified_mode"]:
             fields["is_agentic"] = fields["unified_mode"] == "agent"
         fields |= {
@@ -458,6 +467,7 @@ class CursorTurns(LazyTurns):
             if message.id != bubble.id:
                 yield message.id.encode(errors="replace")
             at = b"%d;" % message.at
+            # The row of an inline bubble changes with every other bubble of its chat.
             yield at + bubble.print if bubble.inner else bubble.row.digest + at
             rows = (message.context, message.checkpoint)
             yield b"".join(row.digest for row in rows if row is not None)
@@ -480,6 +490,7 @@ class CursorTurns(LazyTurns):
         turn = AgentTurn(builder, "agent" if session.parent else "human")
         for message in plan.messages:
             turn.add(message.id, record_of_message(self.material, message), message.at)
+        # Only transcripts: a store has the results, so that a call without one is still open.
         if not isinstance(plan.messages[-1].record, SourceRow):
             turn.close_calls()
         return builder.build()

@@ -37,6 +37,7 @@ from agents_ledger.model.turns import (
     Turn,
 )
 
+# A turn alternates between a few rows: its bubbles, their contexts and checkpoints.
 DECODED_ROWS = 4  # decoded rows that are cached
 
 
@@ -89,7 +90,8 @@ class ChatFacts(NamedTuple):
     model: str | None
     workspace: str | None
     spawned: Mapping[str, str]  # call -> label of the subagent's session
-    contexts: Mapping[str, SourceRow]  # what was sent with a prompt, by bubble or request
+    # What was sent with a prompt, by bubble or request.
+    contexts: Mapping[str, SourceRow]
     checkpoints: Mapping[str, SourceRow]
     asked_by: MessageSource
 
@@ -105,6 +107,7 @@ class CursorMessage(NamedTuple):
 
 
 def message_of(facts: ChatFacts, message_id: str, at: int, bubble: Bubble) -> CursorMessage:
+    # messageRequestContext is what was sent with the prompt; its answers share the requestId.
     request = bubble.request_id if bubble.role == "user" else None
     context = facts.contexts.get(bubble.id) or facts.contexts.get(request or "")
     checkpoint = facts.checkpoints.get(bubble.checkpoint_id or "")
@@ -170,9 +173,11 @@ class ChatTurn:
 
     def _add_usage(self, record: dict[str, Any]) -> None:
         tokens = token_counts(record.get("tokenCount"), rules.TOKENS)
+        # Both counts are 0 in most bubbles: unknown, and not a use of nothing.
         if any(tokens.values()):
             self.builder.add_tokens(**tokens, total_tokens=sum(tokens.values()))
         error = record.get("errorDetails")
+        # Set by every bubble: an answer after the error shows that the request was repeated.
         self.builder.failed = bool(error)
         self.builder.error = _error_text(error) if error else None
 

@@ -16,8 +16,10 @@ from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse
 from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project
 from agents_ledger.model.imports.sources import SHA256, SourceFile, SourceTitle
 
-ROOT_FILE = ".project_root"  # written next to the chats since 2026: the folder of the project
-SEARCHED_BYTES = 4096  # of a message; in 200 real chats, searching more finds three more folders
+# Written next to the chats since 2026: the folder of the project.
+ROOT_FILE = ".project_root"
+# Of a message; in 200 real chats, searching more finds three more folders.
+SEARCHED_BYTES = 4096
 PROJECT_HASH = re.compile(rb'"projectHash"\s*:\s*"([0-9a-f]{64})"')
 _PATH_START = rb"(?:(?<![A-Za-z])[A-Za-z]:(?:\\\\|/)|(?<![\w.~/\\-])/(?=\w))"
 _QUOTED_PATH = rb'(?<=")' + _PATH_START + rb'(?:[^"\\]|\\.){1,250}(?=")'  # may contain spaces

@@ -24,7 +24,8 @@ STATUSES: dict[str, CallStatus] = {
 }
 FILE_TOOLS = FileTools(
     {"read_file": "read", "replace": "written", "write_file": "written"},
-    paths=("file_path", "absolute_path"),  # 2026-01 chats say file_path, older sources the other
+    # 2026-01 chats say file_path, older sources the other.
+    paths=("file_path", "absolute_path"),
 )
 
 # `input` includes `cached`; `tool` is noted in the metadata of the message.

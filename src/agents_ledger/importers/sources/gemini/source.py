@@ -17,7 +17,8 @@ from agents_ledger.importers.sources.gemini.tree import GeminiTree
 from agents_ledger.model.imports.sources import Derivation, SourceKind
 
 SESSION_FILE = re.compile(r"session-.*-([0-9a-f]{8})")
-SEARCHED_LINES = 50  # for a record of ours, in a file that lost its first line
+# For a record of ours, in a file that lost its first line.
+SEARCHED_LINES = 50
 
 
 class GeminiCli(Source):

@@ -13,7 +13,8 @@ from msgspec import Struct, field
 
 from agents_ledger.model.turns import MessageRole
 
-ROOT = "__root__"  # the turn of an item that has messages, but no turns
+# The turn of an item that has messages, but no turns.
+ROOT = "__root__"
 ROLES: dict[str, MessageRole] = {
     "user": "user",
     "assistant": "assistant",
@@ -200,7 +201,8 @@ def in_camel(said: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _camel(name: str) -> str:
-    if len(name) > NAME_MAX:  # taken apart, a name of megabytes would take gigabytes
+    # Taken apart, a name of megabytes would take gigabytes.
+    if len(name) > NAME_MAX:
         return name
     first, *others = name.split("_")
     return first + "".join(other.title() for other in others)

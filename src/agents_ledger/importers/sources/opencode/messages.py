@@ -18,9 +18,11 @@ from agents_ledger.model.imports.sources import SourceFile
 
 HASH_BYTES = 16
 PART_BITS = 32  # for the part within a message of an export
-FLAG_BITS = 3  # for the flags in a kind; the type of the second format is above them
+# For the flags in a kind; the type of the second format is above them.
+FLAG_BITS = 3
 TYPE_NAMES = ("", *rules.TYPES)
-WEAKEST = -1  # the rank of a message that any other one prevails over
+# The rank of a message that any other one prevails over.
+WEAKEST = -1
 
 Standing = tuple[bool, bool, bool, int, int, bytes]
 
@@ -39,10 +41,12 @@ class RecordPlace(NamedTuple):
     """Where a record is: a row, a file, or a value within an export."""
 
     file: SourceFile
-    at: int  # the offset of a row; of a file see `within_export`
+    # The offset of a row; of a file see `within_export`.
+    at: int
     length: int
     fingerprint: bytes
-    cell: Any = None  # the content of a row, unless it is to be read again
+    # The content of a row, unless it is to be read again.
+    cell: Any = None
 
     def standing(self, rank: int) -> Standing:
         """What decides which of two places prevails: a database, then a file of its own, then the
@@ -81,7 +85,8 @@ class RecordLoader:
             self._last = (file.id, loose(self.material.document(file)))
         value = self._last[1]
         for step in _path_within(at):
-            try:  # a message of the second format has no "info" around it
+            # A message of the second format has no "info" around it.
+            try:
                 value = value.get(step, value) if step == "info" else value[step]
             except (LookupError, TypeError, AttributeError):
                 return {}

@@ -20,7 +20,8 @@ from agents_ledger.importers.sources.opencode.storage import OpencodeSession, St
 from agents_ledger.importers.transcript.turn_tree import TurnTree, parents_first
 from agents_ledger.model.imports.sources import DerivedSession
 
-Position = tuple[int | None, int]  # the number of a message in its session, and its time
+# The number of a message in its session, and its time.
+Position = tuple[int | None, int]
 
 
 def session_label(session_id: str) -> str:
@@ -36,7 +37,8 @@ class OpencodeTree(TurnTree):
         self.messages = messages
         self.copies: dict[int, list[int]] = {}  # by turn, the messages of forks that repeat it
         self._members = array("I")  # the messages of all turns
-        self._ends = array("I", [0])  # where those of each turn end; the first is before them
+        # Where those of each turn end; the first is before them.
+        self._ends = array("I", [0])
         self._compactions = bytearray()
         self._sessions: list[OpencodeSession] = []
         self._session_numbers = array("I")  # by turn

@@ -65,7 +65,8 @@ class DatabaseTranscript(NamedTuple):
 
     session_id: str
     lines: Iterable[SourceLine]
-    was_rewritten: bool  # then its last entry is the latest, not the last in order
+    # Then its last entry is the latest, not the last in order.
+    was_rewritten: bool
 
 
 class DatabaseEvents:
@@ -148,7 +149,8 @@ class DatabaseEvents:
         seen: set[bytes] = set()
         for event in sorted(events, key=self._sequence.__getitem__) if was_rewritten else events:
             data = held.pop(event, None) or self._offsets.bytes_of(event)
-            if was_rewritten:  # an event that was moved or compressed is the same
+            # An event that was moved or compressed is the same.
+            if was_rewritten:
                 content = digest(unpacked(data))
                 if content in seen:
                     self._material.count(f"{EVENTS.name} (again)", "derived")

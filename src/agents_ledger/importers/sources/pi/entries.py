@@ -18,7 +18,8 @@ from agents_ledger.importers.transcript.columns import Column, Links, SetColumn
 from agents_ledger.importers.transcript.entries import Entries
 
 DIGEST = 12  # bytes
-NAMED, ROOT, PREVIOUS = range(3)  # how a parent is known: by its id, as none, as the entry before
+# How a parent is known: by its id, as none, as the entry before.
+NAMED, ROOT, PREVIOUS = range(3)
 Config = Mapping[str, str]
 
 
@@ -46,10 +47,12 @@ class PiEntries(Entries):
         self._has_own_time = Column("B")
         self._weights = Column("Q")
         self._checksums = Column("I")
-        self._counts = Column("I")  # of entries with one digest in a file: which of them
+        # Of entries with one digest in a file: which of them.
+        self._counts = Column("I")
         self._parent_ranks = Column("B")
         self._firsts = Column("I")  # see first(); empty where there are no copies
-        self._repeated: dict[int, int] = {}  # entries that are in their file again, and the first
+        # Entries that are in their file again, and the first.
+        self._repeated: dict[int, int] = {}
         self._config_numbers: dict[tuple[tuple[str, str], ...], int] = {}
 
     def config_number(self, config: Config) -> int:

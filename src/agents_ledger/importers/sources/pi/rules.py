@@ -48,7 +48,8 @@ KINDS = (
     "bash",  # a command that the person ran
     "notice",
     "compaction",
-    "usage",  # of a call that has no message, as to keep a cache warm
+    # Of a call that has no message, as to keep a cache warm.
+    "usage",
     "copy",
 )
 ASKING = ("prompt", "branch")

@@ -69,7 +69,8 @@ class KeyPeriod(Struct):
     first_at: int
     last_at: int
     entry: MapEntry  # the latest
-    spawned: tuple[int, str] | None = None  # first observation of its parent: time and session
+    # First observation of its parent: time and session.
+    spawned: tuple[int, str] | None = None
     file_ids: set[int] = field(default_factory=set)
 
 

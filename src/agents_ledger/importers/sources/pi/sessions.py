@@ -31,7 +31,8 @@ class PiFamily:
         self.transcripts = sorted(
             (transcript for transcript in self._read() if transcript.entries), key=Transcript.rank
         )
-        self._starters = {  # by key; of several transcripts the first, which others copied
+        # By key; of several transcripts the first, which others copied.
+        self._starters = {
             key: t.session_id for t in reversed(self.transcripts) for key in t.started
         }
         self._ended = {key: name for t in self.transcripts for key, name in t.ended.items()}

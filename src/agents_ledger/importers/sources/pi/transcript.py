@@ -114,7 +114,8 @@ class Transcript:
         self._calls = _LastByName()  # by id of a call, its entry
         self._injected = _LastByName()  # by content, entries that are not messages
         self._leaf_at = 0
-        self._event = 0  # of the database, and the entries there by role and time
+        # Of the database, and the entries there by role and time.
+        self._event = 0
         self._states: dict[tuple[str, int], int] = {}
         for line in part.lines if part else material.lines(file):
             self._read(line)

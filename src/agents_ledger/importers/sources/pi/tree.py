@@ -72,12 +72,12 @@ class PiTree(EntryTree):
         return self._first_kept.get(turn)
 
     def _kept_turns(self) -> dict[int, int]:
-        kept: dict[int, int] = {}
+        firsts: dict[int, int] = {}
         for compaction, entry in self.entries.first_kept.items():
             turn, first = self.turn_of(compaction), self.turn_of(self.entries.first(entry))
             if turn is not None and first is not None and self.opener(turn) == compaction:
-                kept[turn] = first
-        below = self.steps_towards(kept)
+                firsts[turn] = first
+        below = self.steps_towards(firsts)
         return {
-            t: first for t, first in kept.items() if t in below and self.parent(first) is not None
+            t: first for t, first in firsts.items() if t in below and self.parent(first) is not None
         }

@@ -112,9 +112,9 @@ class PiTurns(LazyTurns):
         return content.build()
 
     def _frame(self, turn: int) -> TurnFrame:
-        tree, kept = self._tree, self._tree.first_kept(turn)
-        through = tree.parent(turn if kept is None else kept)
-        return TurnFrame(tree.is_followed(turn), tree.name(through), tree.name(kept))
+        tree, first_kept = self._tree, self._tree.first_kept(turn)
+        through = tree.parent(turn if first_kept is None else first_kept)
+        return TurnFrame(tree.is_followed(turn), tree.name(through), tree.name(first_kept))
 
     def _setting(self, turn: int) -> TurnSetting:
         entries, members = self._entries, self._tree.members(turn)

@@ -1,4 +1,4 @@
-"""The seeds' SELECTs run as they are printed there, on the ledger's SQLite file."""
+"""The SELECTs of the specification run unchanged, on the ledger's SQLite file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def file(tmp_path: Path) -> str:
 
 @pytest.fixture
 def here(file: str) -> Iterator[Ledger]:
-    """The ledger in that file: the seeds write SQLite's SQL."""
+    """The ledger in that file: the specification writes SQL for SQLite."""
     with Ledger.open(file) as ledger:
         yield ledger
         assert ledger.audit() == ()
