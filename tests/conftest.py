@@ -31,6 +31,7 @@ from hypothesis import HealthCheck, settings
 from agents_ledger import Ledger
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.ids import _ids
+from agents_ledger.model.limits import LedgerLimits
 from agents_ledger.store.database import Database, open_database
 from tests.clean_databases import CleanDatabases, in_schema
 from tests.raw import Raw
@@ -179,6 +180,19 @@ def open_ledger(address: str) -> Iterator[Callable[[], Ledger]]:
     """Further handles on the test's ledger, as other programs would have them."""
     with ExitStack() as handles:
         yield lambda: handles.enter_context(Ledger.open(address))
+
+
+@pytest.fixture
+def limited(db: Database, address: str) -> Iterator[Callable[..., Ledger]]:
+    """Handles on the test's ledger that have smaller limits."""
+
+    def opened(**limits: float) -> Ledger:
+        return handles.enter_context(
+            Ledger(Core(open_database(address, limits=LedgerLimits(**limits))))  # type: ignore[arg-type]
+        )
+
+    with ExitStack() as handles:
+        yield opened
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ class Meddled:
         self._db = db
         self.fail_at: int | None = None
         self.error: Exception | None = None
-        self.ran: list[str] = []
+        self.ran: list[str] = []  # by the last write
+        self.writes: list[list[str]] = []  # by each of them
 
     @classmethod
     def over(cls, db: Database) -> tuple[Meddled, Database]:
@@ -33,6 +34,7 @@ class Meddled:
 
         def meddled(tx: Transaction) -> T:
             self.ran = []
+            self.writes.append(self.ran)
             result = work(cast(Transaction, _MeddledTransaction(tx, self)))
             self.count(tx, "COMMIT")
             return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -235,7 +235,11 @@ def test_a_plan_says_what_would_be_done_and_does_nothing(ledger: Ledger, raw: Ra
 
 
 FAILING: list[tuple[Engine, str, str]] = [
-    (EchoEngine(context_window=10), "overflow", "the summary failed, nothing was changed: .* context window"),
+    (
+        EchoEngine(context_window=10),
+        "overflow",
+        "the summary failed, nothing was changed: .* context window",
+    ),
     (Summariser(" \n"), "bad_request", "gave no summary"),
     (Summariser(stop_reason="refusal"), "bad_request", "gave no summary"),
 ]
@@ -366,9 +370,9 @@ def test_a_head_that_went_elsewhere_or_was_compacted_meanwhile_is_told(ledger: L
 
 
 def test_a_long_transcript_is_summarised_piece_by_piece(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger],
 ) -> None:
-    monkeypatch.setattr(compaction, "PIECE_TOKENS", 250)
+    ledger = limited(summary_piece_tokens=250)
     talk(ledger, "main", 6)
     engine = Summariser("So far.")
 

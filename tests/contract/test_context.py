@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -294,7 +294,7 @@ def test_with_a_budget_no_more_is_read_than_can_fit(watched: tuple[Watched, Ledg
 
 
 def test_a_budget_gives_the_same_whether_all_is_read_or_not(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, limited: Callable[..., Ledger]
 ) -> None:
     for number in range(40):
         call = ToolCall.of("Read", {"n": number}, "x" * (number % 7) * 500)
@@ -302,6 +302,6 @@ def test_a_budget_gives_the_same_whether_all_is_read_or_not(
     budgets = (1600, 2000, 5000, 9000)
     read_in_part = [ledger.context("main", budget=budget).items for budget in budgets]
 
-    monkeypatch.setattr("agents_ledger.ledger.context.window.PAGE", 1000)
+    whole = limited(context_turns=1000)
 
-    assert [ledger.context("main", budget=budget).items for budget in budgets] == read_in_part
+    assert [whole.context("main", budget=budget).items for budget in budgets] == read_in_part

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,12 @@ import psycopg
 import pytest
 
 from agents_ledger import Embedder, Ledger, NotFound, Refused, embedder
-from agents_ledger.ledger.search import index_queue, vectors
+from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.search import vectors
 from agents_ledger.ledger.search.turn_search import Candidate
+from agents_ledger.model.limits import LedgerLimits
 from agents_ledger.model.settings import settings_file
-from agents_ledger.store.database import Transaction
+from agents_ledger.store.database import Transaction, open_database
 from agents_ledger.store.postgres import pgvector
 from tests.raw import Raw
 from tests.waiting import PATIENCE_S, until
@@ -177,11 +179,10 @@ def test_pgvector_finds_what_the_scan_finds(server_with_pgvector: str, chosen: E
 
 
 def test_many_vectors_get_an_index_that_finds_what_the_scan_finds(
-    server_with_pgvector: str, chosen: Embedder, monkeypatch: pytest.MonkeyPatch
+    server_with_pgvector: str, chosen: Embedder
 ) -> None:
-    monkeypatch.setattr(vectors, "INDEX_FROM", 5)
     with (
-        Ledger.open(_here(server_with_pgvector)) as ledger,
+        _limited(_here(server_with_pgvector), vector_index_from=5) as ledger,
         psycopg.connect(server_with_pgvector) as own,
     ):
         for text in ("the car", "a vehicle", "bread and soup", "a late meal"):
@@ -210,6 +211,11 @@ def test_many_vectors_get_an_index_that_finds_what_the_scan_finds(
         assert [each.turn_id for each in by_index] == [each.turn_id for each in by_scan]
         assert [each.score for each in by_index] == pytest.approx([each.score for each in by_scan])
         assert len(by_index) == 6
+
+
+def _limited(address: str, *, vector_index_from: int, vector_pause_s: float = 10.0) -> Ledger:
+    limits = LedgerLimits(vector_index_from=vector_index_from, vector_pause_s=vector_pause_s)
+    return Ledger(Core(open_database(address, limits=limits)))
 
 
 def _hnsw(own: psycopg.Connection[Any]) -> int:
@@ -271,10 +277,9 @@ def test_a_server_that_refuses_the_index_gets_vectors_all_the_same(
         asked.release()
         raise psycopg.errors.UndefinedObject("no such thing")
 
-    monkeypatch.setattr(vectors, "INDEX_FROM", 1)
-    monkeypatch.setattr(vectors, "PAUSE_S", 0.05)
     monkeypatch.setattr(pgvector, "make_index", refuse)
-    with Ledger.open(_here(server_with_pgvector)) as ledger:
+    address = _here(server_with_pgvector)
+    with _limited(address, vector_index_from=1, vector_pause_s=0.05) as ledger:
         ledger.record("main", "the car", "ok")
         assert ledger.embed(chosen) == 1
         ledger.embed(chosen, behind=True)
@@ -297,10 +302,9 @@ def test_a_file_is_not_locked_for_an_index_that_it_cannot_have(
 
 
 def test_a_scan_in_parts_finds_the_nearest_of_all(
-    ledger: Ledger, chosen: Embedder, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger], chosen: Embedder
 ) -> None:
-    monkeypatch.setattr(vectors, "COMPARED_AT_ONCE", 2)
-    monkeypatch.setattr(vectors, "NEAREST", 3)
+    ledger = limited(compared_vectors=2, near_turns=3)
     cars = [ledger.record("main", f"the {word}", "ok").id for word in CONCEPTS["car"]]
     for word in (*CONCEPTS["food"], *CONCEPTS["time"]):
         ledger.record("main", word, "ok")
@@ -312,9 +316,9 @@ def test_a_scan_in_parts_finds_the_nearest_of_all(
 
 
 def test_turns_get_their_vectors_behind_the_writer(
-    ledger: Ledger, chosen: Embedder, raw: Raw, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger], chosen: Embedder, raw: Raw
 ) -> None:
-    monkeypatch.setattr(index_queue, "LOOK_EVERY", 2)
+    ledger = limited(index_writes=2)
     ledger.record("main", "soup", "ok")
     assert ledger.embed(chosen, behind=True) == 0
     for word in ("bread", "meal", "car"):
@@ -327,9 +331,9 @@ def test_turns_get_their_vectors_behind_the_writer(
 
 
 def test_a_few_turns_get_their_vectors_too_a_little_later(
-    ledger: Ledger, chosen: Embedder, raw: Raw, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger], chosen: Embedder, raw: Raw
 ) -> None:
-    monkeypatch.setattr(vectors, "PAUSE_S", 0.05)
+    ledger = limited(vector_pause_s=0.05)
     ledger.embed(chosen, behind=True)
     for word in ("bread", "meal", "car"):
         ledger.record("main", word, "ok")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from agents_ledger import Ambiguous, Ledger, NotFound, Refused, Session, ToolCall
@@ -145,11 +147,11 @@ def test_a_word_that_one_thread_repeats_is_rare_all_the_same(ledger: Ledger) -> 
 
 
 def test_of_a_word_that_very_many_turns_have_the_newest_are_looked_at(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger],
 ) -> None:
+    ledger = limited(routing_turns=10)
     turn_ids = [ledger.record(f"s{n % 4}", f"kestrel flight {n}", "r").id for n in range(30)]
     ledger._core.index(least=1)
-    monkeypatch.setattr(smart_routing, "COUNTED", 10)
 
     text = "kestrel flight to nowhere"
     terms = ledger._core.db.read(lambda tx: smart_routing.distinctive_terms(tx, text))

@@ -406,13 +406,17 @@ def test_searching_never_writes(ledger: Ledger, raw: Raw) -> None:
     assert raw.dump() == before
 
 
-def test_what_waits_is_bounded_and_put_in_behind_the_writer(ledger: Ledger, raw: Raw) -> None:
-    chain(ledger, "main", index_queue.BATCH + index_queue.LOOK_EVERY - 1)
+def test_what_waits_is_bounded_and_put_in_behind_the_writer(
+    limited: Callable[..., Ledger], raw: Raw
+) -> None:
+    batch, every = 8, 4
+    ledger = limited(index_turns=batch, index_writes=every)
+    chain(ledger, "main", batch + every - 1)
 
-    assert raw.one("SELECT count(*) FROM search_waiting") <= index_queue.LOOK_EVERY
-    assert raw.one("SELECT count(*) FROM search_docs") >= index_queue.BATCH
+    assert raw.one("SELECT count(*) FROM search_waiting") <= every
+    assert raw.one("SELECT count(*) FROM search_docs") >= batch
     found = ledger.search("question", limit=1000)
-    assert len(set(ids(found))) == len(found.hits) == index_queue.BATCH + index_queue.LOOK_EVERY - 1
+    assert len(set(ids(found))) == len(found.hits) == batch + every - 1
 
 
 def test_closing_puts_in_what_waits(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import AsyncLedger, Ledger, ToolUsage, Usage, UsageReport, now_ms
+from agents_ledger.model.limits import LedgerLimits
 from agents_ledger.store.database import Database
 from tests.builders import a_call
 from tests.raw import Raw
@@ -197,18 +198,18 @@ def test_days_with_few_turns_are_summed_up_together(spent: Ledger, db: Database)
 
 
 def test_no_more_is_summed_up_at_once_than_others_can_wait_for(
-    spent: Ledger, monkeypatch: pytest.MonkeyPatch
+    spent: Ledger, limited: Callable[..., Ledger]
 ) -> None:
     from agents_ledger.ledger.reports import daily_totals
 
-    monkeypatch.setattr(daily_totals, "TURNS_AT_ONCE", 7)
-    monkeypatch.setattr(daily_totals, "DAYS_AT_ONCE", 3)
+    limits = LedgerLimits(total_turns=7, total_days=3)
     before = told(spent)
     turns = [3, 4, 1, 0, 0, 0, 9, 0]
-    batches = daily_totals._batches([daily_totals.SummedDay(*each) for each in enumerate(turns)])
+    days_of = [daily_totals.SummedDay(*each) for each in enumerate(turns)]
+    batches = daily_totals._batches(days_of, limits)
 
     assert [[day.turns for day in days] for days in batches] == [[3, 4], [1, 0, 0], [0], [9], [0]]
-    assert spent.summarise() == SUMMED
+    assert limited(total_turns=7, total_days=3).summarise() == SUMMED
     assert told(spent) == before
 
 

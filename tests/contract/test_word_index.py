@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from agents_ledger import Found, Ledger
-from agents_ledger.ledger.search import index, index_queue, turn_search
-from agents_ledger.ledger.search.documents import SearchDocument
-from agents_ledger.ledger.sessions import lookup
+from agents_ledger.ledger.search import index, index_queue
 from agents_ledger.store.database import Row, Transaction
 from tests.builders import chain
 from tests.raw import Raw
+
+Limited = Callable[..., Ledger]
 
 
 def ids(found: Found) -> list[str]:
@@ -30,12 +30,11 @@ def let_wait(raw: Raw, every: int = 1) -> None:
         )
 
 
-def leave_waiting(ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch, *, batch: int) -> None:
-    """40 turns that others left, to be put in so many at a time."""
+def leave_waiting(ledger: Ledger, raw: Raw) -> None:
+    """40 turns that others left."""
     chain(ledger, "main", 40)
     ledger._core.index(least=1)
     let_wait(raw)
-    monkeypatch.setattr(index_queue, "BATCH", batch)
 
 
 def indexers() -> list[threading.Thread]:
@@ -56,10 +55,9 @@ def pages(ledger: Ledger, text: str, limit: int) -> list[Found]:
 
 @pytest.mark.parametrize("every", [1, 2])
 def test_many_that_wait_are_looked_through_page_by_page(
-    ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch, every: int
+    limited: Limited, raw: Raw, every: int
 ) -> None:
-    monkeypatch.setattr(turn_search, "WAITS_MAX", 6)
-    monkeypatch.setattr(turn_search, "WAITS_AT_ONCE", 3)
+    ledger = limited(waiting_turns=6, waiting_read_turns=3)
     first = ledger.record("main", "question zero rare", "r", started_at=1).id
     turns = [first]
     turns += [ledger.record("main", f"question {n}", "r", started_at=n).id for n in range(2, 22)]
@@ -78,11 +76,8 @@ def test_many_that_wait_are_looked_through_page_by_page(
     assert {page.matched for page in pages(ledger, "rare question", limit=4)} == {"all"}
 
 
-def test_long_texts_that_wait_end_a_page_sooner(
-    ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turn_search, "WAITS_LETTERS", 1000)
-    monkeypatch.setattr(turn_search, "WAITS_AT_ONCE", 1)
+def test_long_texts_that_wait_end_a_page_sooner(limited: Limited, raw: Raw) -> None:
+    ledger = limited(waiting_chars=1000, waiting_read_turns=1)
     turns = [ledger.record("main", "word " * 100, "r").id for _ in range(6)]
     let_wait(raw)
 
@@ -128,27 +123,22 @@ class Asked:
         return self._tx.run(name, **values)
 
 
-def test_each_of_many_turns_of_one_moment_is_numbered_at_once(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_of_many_turns_of_one_moment_is_numbered_at_once(ledger: Ledger) -> None:
     turns = [ledger.record("main", "word", "r", started_at=5).id for _ in range(300)]
     ledger._core.index(least=1)
     asked: list[str] = []
-    numbers = index._numbers
 
-    def counted(tx: Transaction, found: Sequence[SearchDocument]) -> list[int]:
-        return numbers(cast("Transaction", Asked(tx, asked)), found)
+    def put_again(tx: Transaction) -> None:
+        index.put_again(cast("Transaction", Asked(tx, asked)), turns[1::2])
 
-    monkeypatch.setattr(index, "_numbers", counted)
-    ledger._core.db.write(lambda tx: index.put_again(tx, turns[1::2]))
+    ledger._core.db.write(put_again)
 
     assert 150 <= asked.count("new_doc") <= 3 * 150
 
 
-def test_a_backlog_is_put_in_a_few_batches_at_a_time(
-    ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leave_waiting(ledger, raw, monkeypatch, batch=5)
+def test_a_backlog_is_put_in_a_few_batches_at_a_time(limited: Limited, raw: Raw) -> None:
+    ledger = limited(index_turns=5)
+    leave_waiting(ledger, raw)
 
     ledger._core.index(least=1, steps=2)
     assert waits(raw) == 30
@@ -157,10 +147,10 @@ def test_a_backlog_is_put_in_a_few_batches_at_a_time(
 
 
 def test_a_writer_is_not_kept_by_what_others_left_waiting(
-    ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, limited: Limited, raw: Raw
 ) -> None:
-    leave_waiting(ledger, raw, monkeypatch, batch=4)
-    monkeypatch.setattr(index_queue, "LOOK_EVERY", 2)
+    leave_waiting(ledger, raw)
+    ledger = limited(index_turns=4, index_writes=2)
 
     chain(ledger, "other", 10)
 
@@ -170,10 +160,9 @@ def test_a_writer_is_not_kept_by_what_others_left_waiting(
     assert len(ledger.search("question", limit=100).hits) == 50
 
 
-def test_a_server_puts_in_what_others_left_while_others_write(
-    ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leave_waiting(ledger, raw, monkeypatch, batch=4)
+def test_a_server_puts_in_what_others_left_while_others_write(limited: Limited, raw: Raw) -> None:
+    ledger = limited(index_turns=4)
+    leave_waiting(ledger, raw)
 
     ledger.index_in_background()
     chain(ledger, "other", 10)
@@ -187,11 +176,8 @@ def test_a_server_puts_in_what_others_left_while_others_write(
     assert indexers() == []
 
 
-def test_a_batch_ends_where_its_texts_are_long(
-    ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index, "LETTERS_AT_ONCE", 1000)
-    monkeypatch.setattr(index, "READ_AT_ONCE", 1)
+def test_a_batch_ends_where_its_texts_are_long(limited: Limited, raw: Raw) -> None:
+    ledger = limited(index_chars=1000, index_read_turns=1)
     for _ in range(6):
         ledger.record("main", "word " * 100, "r")
     let_wait(raw)
@@ -218,12 +204,13 @@ def test_the_index_is_made_anew(ledger: Ledger, raw: Raw) -> None:
     assert ledger.audit() == ()
 
 
-@pytest.mark.parametrize("few", [{}, {"FEW_SESSIONS": 1}, {"FEW_SESSIONS": 1, "FEW_TURNS": 0}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"holder_sessions": 1}, {"holder_sessions": 1, "holder_turns": 0}]
+)
 def test_holders_are_the_same_in_whichever_way_they_are_found(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, few: dict[str, int]
+    limited: Limited, limits: dict[str, int]
 ) -> None:
-    for name, value in few.items():
-        monkeypatch.setattr(lookup, name, value)
+    ledger = limited(**limits)
     first, second, third = chain(ledger, "main", 3)
     ledger.fork(second, label="beside")
     beside = ledger.record("beside", "question", "r").id

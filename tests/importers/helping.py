@@ -16,8 +16,10 @@ from agents_ledger.importers.transcript import (
     record_offsets,
     turn_builder,
 )
-from agents_ledger.ledger.projection import reconcile, turns
+from agents_ledger.ledger.core import Core
 from agents_ledger.model.imports import interning
+from agents_ledger.model.limits import LedgerLimits
+from agents_ledger.store.database import open_database
 
 # What an import must end in, whatever the order and the number of its steps. History and import
 # times are a log; they may differ.
@@ -45,11 +47,8 @@ HOLDS_NOTHING = ImportLimits(held_bytes=0)
 FEWEST = (
     (packed_store, "OPEN", 0),
     (interning, "LATEST", 2),
-    (reconcile, "TURNS_AT_ONCE", 2),
-    (reconcile, "FEW", 1),
     (turn_builder, "HELD_CHARS", 0),
     (record_offsets, "HELD_BYTES", 0),
-    (turns, "LETTERS_AT_ONCE", 0),
 )
 
 
@@ -63,10 +62,16 @@ def result(ledger: Ledger) -> dict[str, list[tuple[Any, ...]]]:
     return {name: ledger.query(sql)[1] for name, sql in RESULT.items()}
 
 
+def few_at_once(path: Path) -> Ledger:
+    """A ledger that writes an import in as many steps as one of a million records."""
+    limits = LedgerLimits(derived_turns=2, held_record_ids=1, step_chars=0)
+    return Ledger(Core(open_database(str(path), limits=limits)))
+
+
 def packed_result(folder: Path, path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """The rows that an import of a path, and a derivation of it again, end in where memory holds as
     little as of a million records."""
-    with pytest.MonkeyPatch.context() as patch, Ledger.open(str(folder / "packed.db")) as ledger:
+    with pytest.MonkeyPatch.context() as patch, few_at_once(folder / "packed.db") as ledger:
         for module, limit, number in FEWEST:
             patch.setattr(module, limit, number)
         import_paths(ledger, path, limits=HOLDS_NOTHING)

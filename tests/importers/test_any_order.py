@@ -6,9 +6,8 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,9 +16,11 @@ from agents_ledger.importers.relations import MergeGroups, group_copies
 from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.projection import reconcile
 from agents_ledger.model.imports.sources import Derivation
+from agents_ledger.store.database import Transaction
 from tests.exhaustive import exhaustive
 from tests.importers.claude_log import Log, text, tool, uid
 from tests.importers.helping import import_paths, result
+from tests.statements import Meddled
 
 CORPUS = os.environ.get("AGENTS_LEDGER_CORPUS")
 
@@ -220,28 +221,31 @@ def test_real_logs_in_random_steps(source: str, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "grown")
 
 
+class DiesAtSecondCommit(Meddled):
+    """A database that fails before more than one commit of derived turns."""
+
+    commits = 0
+
+    def count(self, tx: Transaction, name: str) -> None:
+        if name == "lock_projection":
+            self.commits += 1
+            if self.commits > 1:
+                raise OSError("killed")
+        super().count(tx, name)
+
+
 def test_what_a_died_import_wrote_goes_when_its_records_are_another_turn_s(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, limited: Callable[..., Ledger], tmp_path: Path
 ) -> None:
+    dying = limited(batch_turns=1)
     log = Log(tmp_path)
     for name in "abc":
         log.user(f"{name}1", f"Question {name}")
         log.assistant(f"{name}2", text(f"Answer {name}"))
     whole = list(log.lines)
     del log.lines[:3]  # it begins with the second answer
-    commit = reconcile.Projector._commit
-    commits: list[Any] = []
-
-    def dies(self: reconcile.Projector, parts: Any) -> None:
-        if commits:
-            raise OSError("killed")
-        commits.append(parts)
-        commit(self, parts)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reconcile, "BATCH_TURNS", 1)
-        patch.setattr(reconcile.Projector, "_commit", dies)
-        import_paths(ledger, log.save())
+    _, dying._core.db = DiesAtSecondCommit.over(dying._core.db)
+    import_paths(dying, log.save())
     assert ledger.query("SELECT id FROM turns")[1] == [(uid("b2"),)]
 
     log.lines = whole

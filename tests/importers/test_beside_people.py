@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.ledger.projection import reconcile
+from agents_ledger.store.database import Work
 from tests.exhaustive import exhaustive
 from tests.importers import test_any_order
 from tests.importers.claude_log import Log, text, uid
 from tests.importers.helping import import_paths, result
 from tests.importers.test_any_order import a_world, import_in_steps
 from tests.importers.test_any_order_elsewhere import said
+from tests.statements import Meddled
+
+T = TypeVar("T")
 
 FIRST, SECOND, THIRD = (f"0000000{number}-0000-4000-8000-000000000000" for number in (1, 2, 3))
 
@@ -206,20 +210,23 @@ def test_a_fork_follows_an_answer_that_stands_beside_a_frozen_turn(
 
 
 def test_a_turn_loses_its_answer_in_the_commit_that_gives_it_to_another(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(reconcile, "BATCH_TURNS", 1)
+    ledger = limited(batch_turns=1)
     import_paths(ledger, two_prompts(tmp_path).path)
     ledger.fork(f"claude-code:{FIRST}", label="mine")
     seen: list[list[str | None]] = []
-    commit = reconcile.Projector._commit
 
-    def looked_at(self: reconcile.Projector, parts: Any) -> None:
-        commit(self, parts)
-        turn = ledger.get_turn("mine")
-        seen.append([turn.status, turn.response.content if turn.response else None])
+    class LookedAt(Meddled):
+        """A database whose fork is looked at after each write."""
 
-    monkeypatch.setattr(reconcile.Projector, "_commit", looked_at)
+        def write(self, work: Work[T]) -> T:
+            done = super().write(work)
+            turn = ledger.get_turn("mine")
+            seen.append([turn.status, turn.response.content if turn.response else None])
+            return done
+
+    _, ledger._core.db = LookedAt.over(ledger._core.db)
     import_paths(ledger, another_way(tmp_path))
 
     assert seen

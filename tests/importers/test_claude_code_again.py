@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.ledger.projection import reconcile
-from agents_ledger.store import text as stored_text
 from tests.importers.claude_log import Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 from tests.statements import Meddled
@@ -89,13 +87,10 @@ def test_every_record_that_is_written_again_is_accounted_for(
 
 
 def test_of_what_is_written_again_only_what_is_new_is_noted(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(reconcile, "TURNS_AT_ONCE", 4)
-    monkeypatch.setattr(stored_text, "IDS_AT_ONCE", 2)
+    ledger = limited(derived_turns=4)
     meddled, ledger._core.db = Meddled.over(ledger._core.db)
-    ran: list[str] = []
-    monkeypatch.setattr(meddled, "count", lambda _, name: ran.append(name))
     log, names = two_turns(tmp_path), new_names()
     noted: list[tuple[int, int]] = []
 
@@ -104,11 +99,12 @@ def test_of_what_is_written_again_only_what_is_new_is_noted(
             log.resume(names, since)
         log.user(f"d{len(noted)}", "And now?", **LATER)
         log.assistant(f"e{len(noted)}", text("Now this."))
-        ran.clear()
+        meddled.writes.clear()
         report = import_paths(ledger, log.save())
         assert not report.faults
         repeated = ledger.query("SELECT id FROM repeated_records")[1]
-        noted.append((ran.count("upsert_repeated_record"), len(repeated)))
+        ran = sum(each.count("upsert_repeated_record") for each in meddled.writes)
+        noted.append((ran, len(repeated)))
 
     assert noted == [(11, 11), (6, 17), (0, 17)]
 

@@ -292,9 +292,7 @@ def test_text_typed_after_a_compaction_belongs_to_the_work_that_goes_on(
     assert said == ["Well?", "I go on."]
 
 
-def test_records_of_qwen_code_are_recognised_as_such(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_records_of_qwen_code_are_recognised_as_such(ledger: Ledger, tmp_path: Path) -> None:
     said = {"sessionId": SESSION, "timestamp": "2026-03-01T10:00:00Z", "cwd": "/home/dev/shop"}
     records: list[dict[str, object]] = [
         {"type": "system", "systemPayload": {"uiEvent": {}}},

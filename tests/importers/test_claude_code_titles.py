@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -159,16 +159,14 @@ def test_one_record_is_called_something_in_two_folders(ledger: Ledger, tmp_path:
 
 
 def test_a_piece_whose_id_two_blocks_share_is_found(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger], tmp_path: Path
 ) -> None:
     log = Log(tmp_path)
     log.user("a1", "Begin.")
     log.assistant("a2", text("Begun."), api="m")
     log.assistant("a3", text("And done."), api="m")
     path = log.save()
-    monkeypatch.setattr(
-        source_records, "BLOCK_BYTES", path.read_bytes().index(uid("a3").encode()) + 20
-    )
+    ledger = limited(block_bytes=path.read_bytes().index(uid("a3").encode()) + 20)
     import_paths(ledger, path)
 
     import_paths(ledger, elsewhere(tmp_path, uid("a3")))

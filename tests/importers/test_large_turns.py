@@ -18,9 +18,12 @@ from agents_ledger.importers.port.limits import ImportLimits
 from agents_ledger.importers.transcript import record_offsets, turn_builder
 from agents_ledger.importers.transcript.spill_file import LazySequence, SpillFile
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.ledger.projection import reconcile, source_records, turns
+from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.projection import reconcile
 from agents_ledger.ledger.search import documents
+from agents_ledger.model.limits import LedgerLimits
 from agents_ledger.model.turns import MessageCodeblock, MessageFile, Turn
+from agents_ledger.store.database import open_database
 from tests.engines import on_sqlite
 from tests.importers import test_memory, test_opencode
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
@@ -78,10 +81,9 @@ def test_a_turn_with_more_calls_takes_no_more_memory(
     for module, name in (
         (turn_builder, "HELD_CHARS"),
         (record_offsets, "HELD_BYTES"),
-        (turns, "LETTERS_AT_ONCE"),
-        (source_records, "BLOCK_BYTES"),
     ):
         monkeypatch.setattr(module, name, 100_000)
+    limits = LedgerLimits(step_chars=100_000, block_bytes=100_000)
     most: list[int] = []
     add = reconcile.Projector.add
 
@@ -96,7 +98,8 @@ def test_a_turn_with_more_calls_takes_no_more_memory(
     for calls in (50, 50, 150, 150):  # each twice: one of them may make what is made once
         folder = tmp_path / str(len(most))
         folder.mkdir()
-        with Ledger.open(str(folder / "ledger.db")) as ledger:
+        database = open_database(str(folder / "ledger.db"), limits=limits)
+        with Ledger(Core(database)) as ledger:
             import_paths(ledger, made(folder, calls), limits=ImportLimits(held_bytes=100_000))
 
     assert (min(most[2:]) - min(most[:2])) / 100 < len(SAID) / 5  # of which each says twice as much
@@ -198,9 +201,9 @@ def test_where_no_file_can_be_made_the_others_go_on_and_the_next_import_too(
 
 
 def test_a_large_turn_that_grows_is_written_anew_some_at_a_time(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(turns, "CLEARED", 2)
+    ledger = limited(deleted_steps=2)
     lines = of_claude_code(tmp_path, 7).read_bytes().splitlines(keepends=True)
     path = tmp_path / f"{SESSION}.jsonl"
     path.write_bytes(b"".join(lines[:-5]))
@@ -218,10 +221,9 @@ def test_a_large_turn_that_grows_is_written_anew_some_at_a_time(
 
 @pytest.mark.parametrize("together", [1, 1000])  # put in with its commit, or when it is asked for
 def test_of_very_many_calls_the_beginning_and_the_end_are_found(
-    together: int, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    together: int, limited: Callable[..., Ledger], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("agents_ledger.ledger.search.index_queue.TOGETHER", together)
-    monkeypatch.setattr(documents, "VALUES_MAX", 10_000)
+    ledger = limited(index_commit_turns=together, indexed_values_chars=10_000)
     said = f"firstword {'filler ' * 200} middleword {'filler ' * 200} lastword"
     path = of_claude_code(tmp_path, 10, said)
     import_paths(ledger, path)
@@ -236,9 +238,9 @@ def test_of_very_many_calls_the_beginning_and_the_end_are_found(
 @on_sqlite  # a server's index has turns that are done
 @pytest.mark.parametrize("seal", [True, False])
 def test_a_turn_that_is_still_written_is_found_by_as_much(
-    seal: bool, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    seal: bool, limited: Callable[..., Ledger]
 ) -> None:
-    monkeypatch.setattr(documents, "VALUES_MAX", 10_000)
+    ledger = limited(indexed_values_chars=10_000)
     said = f"firstword {'filler ' * 200} middleword {'filler ' * 200} lastword"
     with ledger.turn("main", "Work on it.") as turn:
         for _ in range(10):
@@ -253,10 +255,7 @@ def test_a_turn_that_is_still_written_is_found_by_as_much(
             turn.respond("Done.")
 
 
-def test_of_no_turn_more_is_indexed_than_memory_should_hold(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(documents, "TURN_MAX", 10_000)
+def test_of_no_turn_more_is_indexed_than_memory_should_hold() -> None:
     builder = TurnBuilder("turn", None)
     builder.message("a", "user", "Begin.", at=1)
     for number in range(40):
@@ -264,7 +263,7 @@ def test_of_no_turn_more_is_indexed_than_memory_should_hold(
         builder.call(f"c{number}", "Bash", {"lines": ["words"] * 100}, at=3)
         builder.result(f"c{number}", None, at=4, status="failed", error="no " * 100)
 
-    document = documents.of_turn(builder.build())
+    document = documents.of_turn(builder.build(), LedgerLimits(indexed_turn_chars=10_000))
 
     assert document.letters == sum(len(piece.text) for piece in document.pieces) == 10_000
     assert document.pieces[0].text == "Begin."
@@ -286,9 +285,9 @@ def test_a_file_that_several_say_was_read_is_there_once() -> None:
 
 
 def test_of_a_turn_with_few_calls_more_is_found(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(documents, "VALUES_MAX", 10_000)
+    ledger = limited(indexed_values_chars=10_000)
     said = f"{'filler ' * 200} middleword {'filler ' * 200}"
 
     import_paths(ledger, of_claude_code(tmp_path, 2, said))
@@ -297,9 +296,9 @@ def test_of_a_turn_with_few_calls_more_is_found(
 
 
 def test_of_a_very_long_message_the_beginning_and_the_end_are_found(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger],
 ) -> None:
-    monkeypatch.setattr(documents, "MESSAGE_MAX", 1000)
+    ledger = limited(indexed_message_chars=1000)
     long = f"firstword {'filler ' * 200} middleword {'filler ' * 200} lastword"
     ledger.record("main", long, "fine")
 

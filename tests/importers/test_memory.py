@@ -22,15 +22,18 @@ from agents_ledger.importers.port.source import Material, Reader
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
 from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.importers.transcript import packed_store
-from agents_ledger.ledger.projection import reconcile, source_records
+from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.projection import reconcile
 from agents_ledger.ledger.projection import turns as projected_turns
-from agents_ledger.ledger.projection.turns import Change
 from agents_ledger.model.imports import interning
 from agents_ledger.model.imports.records import RowRecord, frame
 from agents_ledger.model.imports.sources import Derivation, SourceFile, SourceKind
+from agents_ledger.model.limits import LedgerLimits
+from agents_ledger.store.database import open_database
 from tests.importers.claude_log import SESSION, Log, text
 from tests.importers.codex_log import Rollout
 from tests.importers.helping import import_paths, packed_result, result
+from tests.statements import Meddled
 
 TURNS = 2000
 FEW_TURNS = 300
@@ -399,10 +402,13 @@ def test_messages_that_are_packed_say_the_same(
 def test_to_write_one_more_turn_takes_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, limit: int, *, twice: bool
 ) -> None:
-    for name, number in (("FEW", 16), ("TURNS_AT_ONCE", 64), ("BATCH_TURNS", 32)):
-        monkeypatch.setattr(reconcile, name, number)
-    monkeypatch.setattr(reconcile, "BATCH_BYTES", BLOCK + 64 * projected_turns.ROW_BYTES)
-    monkeypatch.setattr(source_records, "BLOCK_BYTES", BLOCK)
+    limits = LedgerLimits(
+        held_record_ids=16,
+        derived_turns=64,
+        batch_turns=32,
+        batch_bytes=BLOCK + 64 * projected_turns.ROW_BYTES,
+        block_bytes=BLOCK,
+    )
     most: list[int] = []
     add = reconcile.Projector.add
 
@@ -419,7 +425,8 @@ def test_to_write_one_more_turn_takes_little_memory(
         if twice:
             log.resume(f"c{number:x}" for number in range(2 * turns))
         path = log.save()
-        with Ledger.open(str(tmp_path / f"{len(most)}.db")) as ledger:
+        database = open_database(str(tmp_path / f"{len(most)}.db"), limits=limits)
+        with Ledger(Core(database)) as ledger:
             tracemalloc.start()
             import_paths(ledger, path)
             tracemalloc.stop()
@@ -430,22 +437,15 @@ def test_to_write_one_more_turn_takes_little_memory(
 
 
 def test_turns_of_many_small_records_are_not_all_built_at_once(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger], tmp_path: Path
 ) -> None:
     path = tmp_path / "session.jsonl"
     path.write_bytes(of_pi_with_calls(1000))
-    monkeypatch.setattr(reconcile, "BATCH_BYTES", 200 * projected_turns.ROW_BYTES)
-    batches = reconcile._batches
-    turns: list[int] = []
-
-    def counted(changes: Iterable[Change]) -> Iterator[list[Change]]:
-        for batch in batches(changes):
-            turns.append(len(batch))
-            yield batch
-
-    monkeypatch.setattr(reconcile, "_batches", counted)
+    ledger = limited(batch_bytes=200 * projected_turns.ROW_BYTES)
+    meddled, ledger._core.db = Meddled.over(ledger._core.db)
     import_paths(ledger, path)
 
+    turns = [ran.count("insert_turn") for ran in meddled.writes]
     assert sum(turns) == 10
     assert max(turns) == 2  # each has 51 messages and 50 calls
 
@@ -508,9 +508,9 @@ def test_a_family_is_not_held_twice_while_it_is_derived_with_what_shares_its_tur
 
 
 def test_a_tree_larger_than_the_places_that_are_remembered_is_put_again(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limited: Callable[..., Ledger], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(projected_turns, "PLACES", 2)
+    ledger = limited(held_places=2)
     path = session(tmp_path, 7).save()
     import_paths(ledger, path)
     before = result(ledger)

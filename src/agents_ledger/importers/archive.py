@@ -23,7 +23,6 @@ from agents_ledger.ledger.projection.source_records import (
     Growth,
     Looks,
     Sources,
-    growth,
     tail_hash,
 )
 from agents_ledger.model.errors import Conflict, LedgerError, Refused, StoreUnavailable
@@ -297,7 +296,7 @@ class Archiver:
         base: SourceFile | None,
     ) -> None:
         dictionary = self._sources.base_for(archived, base) if data else NO_BASE
-        compress = partial(growth, archived, data, dictionary, **looks)
+        compress = partial(self._sources.growth, archived, data, dictionary, **looks)
         in_thread = len(data) >= COMPRESSED_IN_THREAD
         compressed = self._compress_in_thread(compress) if in_thread else _constant(compress())
         self._batch.append((file, compressed))

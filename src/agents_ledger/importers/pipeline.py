@@ -240,7 +240,7 @@ class Importer:
             derivation = structs.replace(source.derive(material), firsts=material.firsts)
             if merged is not None:
                 check_related(families, derivation.turns, files)
-            names = Names(derivation)
+            names = self._projector.names_of(derivation)
             shared = self._files_sharing(names) - set(files)
             others = {self.sources.file_by_id(file_id).family for file_id in shared}
             others -= {file.family for file in files.values()}  # superseded states of these

@@ -92,7 +92,7 @@ class Core:
     def index_is_due(self) -> bool:
         """Called after every write: whether to check what waits for the index."""
         self._writes += 1
-        is_due = self._writes % index_queue.LOOK_EVERY == 0
+        is_due = self._writes % self.db.limits.index_writes == 0
         if self._filler is not None:
             self._filler.written = True
             if is_due:
@@ -107,7 +107,7 @@ class Core:
         """Index at most `steps` batches of what waits, if at least `least` turns do."""
         # The turns are stored already, so the caller's write succeeded; indexing is retried later.
         with suppress(StoreUnavailable):
-            index_queue.catch_up(self.db, least=least or index_queue.BATCH, steps=steps)
+            index_queue.catch_up(self.db, least=least or self.db.limits.index_turns, steps=steps)
         self._fill()
 
     def index_in_background(self) -> None:

@@ -9,6 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from agents_ledger.model.errors import Refused, StoreUnavailable
+from agents_ledger.model.limits import LIMITS, LedgerLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,7 @@ class Transaction(Protocol):
     """Runs the named statements of sql/queries, all or nothing."""
 
     engine: Engine
+    limits: LedgerLimits
     cache: SealedCache | None  # what was read before; None where what is read may be rolled back
 
     def run(self, name: str, /, **values: object) -> list[Row]:
@@ -112,6 +114,7 @@ class Database(Protocol):
 
     engine: Engine
     address: str
+    limits: LedgerLimits
 
     def write(self, work: Work[T]) -> T:
         """Do `work` durably: once this returns, it is stored."""
@@ -173,7 +176,9 @@ def _check_address(given: object) -> str:
     return address
 
 
-def open_database(address: str, *, create: bool = True, read_only: bool = False) -> Database:
+def open_database(
+    address: str, *, create: bool = True, read_only: bool = False, limits: LedgerLimits = LIMITS
+) -> Database:
     """A ledger's database by its address, brought to the newest schema."""
     address = _check_address(address)
     if address.startswith(("postgresql://", "postgres://")):
@@ -185,7 +190,7 @@ def open_database(address: str, *, create: bool = True, read_only: bool = False)
                 "Install it with: pip install 'agents-ledger[postgres]'",
             ) from error
 
-        return PostgresDatabase(address, create=create, read_only=read_only)
+        return PostgresDatabase(address, create=create, read_only=read_only, limits=limits)
     from agents_ledger.store.sqlite.engine import SqliteDatabase
 
-    return SqliteDatabase(address, create=create, read_only=read_only)
+    return SqliteDatabase(address, create=create, read_only=read_only, limits=limits)

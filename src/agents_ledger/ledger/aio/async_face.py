@@ -168,7 +168,7 @@ class AsyncFace:
                 await pending.wait_out()
             raise
         if self._core.index_is_due():
-            index = partial(index_queue.put_in, least=index_queue.BATCH)
+            index = partial(index_queue.put_in, least=self._core.db.limits.index_turns)
             self._core.db.submit(index, _NoReceiver())
         return result
 

@@ -52,7 +52,6 @@ T = TypeVar("T")
 BUDGET_PART = 0.4  # of the current context: the default budget
 SUMMARY_PART = 0.25  # of the budget: the limit of a summary
 SUMMARY_MAX = 8000
-PIECE_TOKENS = 60_000  # of a transcript in one request to a summariser
 
 _added: dict[str, Strategy] = {}
 
@@ -78,6 +77,7 @@ class CompactionDraft(NamedTuple):
     blocks: tuple[ContextBlock, ...]
     earlier: str
     started_at: int
+    piece_tokens: int  # of a transcript in one request to a summariser
 
 
 class WrittenSummary(Struct, frozen=True):
@@ -161,7 +161,9 @@ def draft(tx: Transaction, request: CompactionRequest) -> CompactionDraft:
         summary_tokens_max=summary_max,
         summary_turn_id=history.summary_turn_id,
     )
-    return CompactionDraft(plan, strategy, dropped, history.summary, started_at)
+    return CompactionDraft(
+        plan, strategy, dropped, history.summary, started_at, tx.limits.summary_piece_tokens
+    )
 
 
 def _nothing_to_gain(label: str, before: int, budget: int) -> Refused:
@@ -225,7 +227,7 @@ async def summarise(draft: CompactionDraft, request: CompactionRequest) -> Writt
     limit = draft.plan.summary_tokens_max
     config = ModelConfig(request.model, max_tokens=limit)
     text, spent = draft.earlier, []
-    for piece in pieces(transcript(draft.blocks), PIECE_TOKENS, request.count):
+    for piece in pieces(transcript(draft.blocks), draft.piece_tokens, request.count):
         prompt = question(piece, text, request.instructions, limit)
         reply = await ask(request.engine, Request((TextItem("user", prompt),), PROMPT, config))
         text = reply.text.strip()

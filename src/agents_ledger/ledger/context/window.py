@@ -15,8 +15,6 @@ from agents_ledger.model.text.tokens import Counter, estimate_tokens
 from agents_ledger.model.turns import Message, Turn
 from agents_ledger.store.database import Transaction
 
-PAGE = 32
-
 
 class Held(Struct, frozen=True):
     """From a compaction's `metadata_json`: single turns kept from before its first kept one, and
@@ -125,7 +123,7 @@ def _fitting(
     """The turns of a thread, read backwards in pages until older ones cannot fit, and the number of
     those."""
     turns: tuple[Turn, ...] = ()
-    to_depth, page = threads.place_of(tx, turn_id).depth, PAGE
+    to_depth, page = threads.place_of(tx, turn_id).depth, tx.limits.context_turns
     while budget >= 0 and to_depth >= from_depth:
         start = max(from_depth, to_depth - page + 1)
         older = threads.load(tx, turn_id, start, to_depth)

@@ -43,17 +43,12 @@ from agents_ledger.model.imports.sources import (
     SourceTitle,
     Turns,
 )
+from agents_ledger.model.limits import LIMITS, LedgerLimits
 from agents_ledger.model.sessions import Session
 from agents_ledger.store.database import Database, Row, Transaction
 from agents_ledger.store.text import in_batches
 
 Outcome = Literal["imported", "upserted", "skipped"]
-# Bytes of content in a transaction: other writers wait no longer than that takes.
-BATCH_BYTES = 5 << 20
-BATCH_TURNS = 200
-BATCH = 50  # derivations
-TURNS_AT_ONCE = 1000
-FEW = 10_000  # record ids that are held in memory
 
 
 class _CommitPart(NamedTuple):
@@ -101,7 +96,8 @@ class Projector:
         plan = ProjectionPlan(source, version, files, derivation)
         batch: list[Change] = []
         is_first = True
-        for more in _batches(plan.changes(self._core.db)):
+        limits = self._core.db.limits
+        for more in _batches(plan.changes(self._core.db), limits):
             # The last batch is committed together with the heads and notes, so each batch waits for
             # the next.
             if batch:
@@ -113,10 +109,17 @@ class Projector:
         self._pending.append(_PendingDerivation(_CommitPart(plan, batch, is_first), done))
         self._turns += len(batch)
         self._bytes += sum(file.kept_bytes for file in files)
-        if self._turns >= BATCH_TURNS or self._bytes > BATCH_BYTES or len(self._pending) >= BATCH:
+        if (
+            self._turns >= limits.batch_turns
+            or self._bytes > limits.batch_bytes
+            or len(self._pending) >= limits.batch_derivations
+        ):
             self.flush()
         else:
             self._note(names, batch)
+
+    def names_of(self, derivation: Derivation) -> Names:
+        return Names(derivation, self._core.db.limits)
 
     def _note(self, names: Names, batch: Sequence[Change]) -> None:
         self._names.update(names.records(), names.sessions, names.parents)
@@ -191,14 +194,14 @@ class Projector:
 class Names:
     """The records and sessions that relate a derivation to others of the same trees."""
 
-    def __init__(self, derivation: Derivation) -> None:
+    def __init__(self, derivation: Derivation, limits: LedgerLimits = LIMITS) -> None:
         sessions = derivation.sessions
         self._turns = derivation.turns
         self.sessions = [name for session in sessions for name in (session.label, *session.aliases)]
         self.parents = [s.parent_label for s in sessions if s.parent_label is not None]
         self.with_kin = derivation.with_kin
-        few = list(islice(self._records(), FEW + 1))
-        self._few = few if len(few) <= FEW else None
+        few = list(islice(self._records(), limits.held_record_ids + 1))
+        self._few = few if len(few) <= limits.held_record_ids else None
 
     def records(self) -> Iterator[str]:
         """Its records; if they are many, derived anew for each iteration."""
@@ -231,7 +234,7 @@ def _write_parts(tx: Transaction, parts: Sequence[_CommitPart]) -> None:
     index_queue.written(tx, new)
 
 
-def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
+def _batches(changes: Iterable[Change], limits: LedgerLimits) -> Iterator[list[Change]]:
     """Changes that are committed together.
 
     A turn that lost its answer and the descendants that have it now are in one commit: otherwise
@@ -245,7 +248,7 @@ def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
         is_whole = is_whole and change.lost_answer is None
         for steps in (change.turn.messages, change.turn.tool_calls):
             size += sum(ROW_BYTES + step.letters for step in steps)
-        if is_whole and (size > BATCH_BYTES or len(batch) >= BATCH_TURNS):
+        if is_whole and (size > limits.batch_bytes or len(batch) >= limits.batch_turns):
             yield batch
             batch, size = [], 0
     if batch:
@@ -289,7 +292,7 @@ class ProjectionPlan:
     def changes(self, db: Database) -> Iterator[Change]:
         """The turns that are new or have changed, with their content."""
         derived = iter(self._derivation.turns)
-        while turns := list(islice(derived, TURNS_AT_ONCE)):
+        while turns := list(islice(derived, db.limits.derived_turns)):
             ids = [turn.id for turn in turns]
             stored = db.read(partial(stored_turns, turn_ids=ids))
             for turn in turns:
@@ -386,7 +389,7 @@ class ProjectionPlan:
                 elif _is_lost(turn_id, file.id, self._part):
                     gone.add(turn_id)
             new = (TurnSource(tree.ids.name(number), file.id) for number in own if is_new[number])
-            while batch := list(islice(new, TURNS_AT_ONCE)):
+            while batch := list(islice(new, tx.limits.derived_turns)):
                 tx.run_many("insert_turn_source", batch)
             for number in own:
                 is_new[number] = 0
@@ -394,7 +397,7 @@ class ProjectionPlan:
 
     def _note_repeated_records(self, tx: Transaction) -> None:
         repeated = self._tree.repeated()
-        while batch := dict(islice(repeated, TURNS_AT_ONCE)):
+        while batch := dict(islice(repeated, tx.limits.derived_turns)):
             noted = {
                 row for ids in in_batches(batch) for row in tx.run("repeated_records", ids=ids)
             }
@@ -446,10 +449,10 @@ def _is_lost(turn_id: str, file_id: int, part: Part | None) -> bool:
 
 def _noted_turns(tx: Transaction, file_id: int) -> Iterator[str]:
     """The ids of the turns noted for a file, a page at a time."""
-    after = ""
-    while rows := tx.run("turns_of_file", file_id=file_id, after=after, limit=TURNS_AT_ONCE):
+    after, limit = "", tx.limits.derived_turns
+    while rows := tx.run("turns_of_file", file_id=file_id, after=after, limit=limit):
         yield from (row[0] for row in rows)
-        if len(rows) < TURNS_AT_ONCE:
+        if len(rows) < limit:
             return
         after = rows[-1][0]
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Blocks of 1 MB take a tenth more space for logs.
-BLOCK_BYTES = 4 << 20
 BASE_MAX = 8 << 20  # bytes of a file that serve as a base
 # Files compressed against each other; the next has no base. To read the last, all before it are
 # decompressed.
@@ -133,30 +131,6 @@ def unpack(data: bytes, length: int, base: bytes | None = None) -> bytes:
     return zstandard.ZstdDecompressor(dict_data=_dictionary(base)).decompress(
         data, max_output_size=length
     )
-
-
-def growth(file: SourceFile, data: bytes, base: PackingBase, **looks: Unpack[Looks]) -> Growth:
-    """The next bytes of a file, compressed, with its state when they were read."""
-    blocks = [
-        SourceBlock(
-            file.id,
-            file.kept_bytes + at,
-            len(data[at : at + BLOCK_BYTES]),
-            base.file_id,
-            base.length,
-            pack(data[at : at + BLOCK_BYTES], base.data),
-        )
-        for at in range(0, len(data), BLOCK_BYTES)
-    ]
-    grown = structs.replace(
-        file,
-        size=looks["size"],
-        mtime_ns=looks["mtime_ns"],
-        kept_bytes=file.kept_bytes + len(data),
-        tail_hash=looks.get("tail"),
-        cursor_json=looks.get("cursor"),
-    )
-    return Growth(grown, file.kept_bytes, blocks)
 
 
 class Sources:
@@ -298,6 +272,32 @@ class Sources:
         rows = self._core.db.read(lambda tx: tx.run("base_of_file", file_id=file_id))
         return int(rows[0][0]) if rows else None
 
+    def growth(
+        self, file: SourceFile, data: bytes, base: PackingBase, **looks: Unpack[Looks]
+    ) -> Growth:
+        """The next bytes of a file, compressed, with its state when they were read."""
+        block_bytes = self._core.db.limits.block_bytes
+        blocks = [
+            SourceBlock(
+                file.id,
+                file.kept_bytes + at,
+                len(data[at : at + block_bytes]),
+                base.file_id,
+                base.length,
+                pack(data[at : at + block_bytes], base.data),
+            )
+            for at in range(0, len(data), block_bytes)
+        ]
+        grown = structs.replace(
+            file,
+            size=looks["size"],
+            mtime_ns=looks["mtime_ns"],
+            kept_bytes=file.kept_bytes + len(data),
+            tail_hash=looks.get("tail"),
+            cursor_json=looks.get("cursor"),
+        )
+        return Growth(grown, file.kept_bytes, blocks)
+
     def keep(self, growths: Sequence[Growth]) -> list[SourceFile | None]:
         """Archive new bytes of files in one commit. None: another import archives that file."""
         files = self._write(partial(_keep, growths=growths))
@@ -315,7 +315,7 @@ class Sources:
     ) -> SourceFile:
         """Archive the next bytes of one file. `base`: the previous generation, or the original."""
         packing_base = self.base_for(file, base) if data else NO_BASE
-        grown = self.keep([growth(file, data, packing_base, **looks)])[0]
+        grown = self.keep([self.growth(file, data, packing_base, **looks)])[0]
         if grown is None:
             raise Conflict(f"another import is archiving {file.path}", "Retry the import.")
         return grown

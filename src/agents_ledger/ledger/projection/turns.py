@@ -16,18 +16,14 @@ from agents_ledger.ledger.turns.threads import TurnPlace
 from agents_ledger.model.errors import Conflict
 from agents_ledger.model.ids import as_id
 from agents_ledger.model.imports.sources import DerivedTurn
+from agents_ledger.model.limits import LedgerLimits
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, ToolCall, Turn, Usage, to_json
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.text import ids_of, in_batches
 
 S = TypeVar("S", Message, ToolCall)
-LETTERS_AT_ONCE = 1 << 20  # characters of a large turn in one statement
-# Messages or calls deleted by one statement: a turn of hundreds of megabytes is cleared in steps.
-CLEARED = 100
 ROW_BYTES = 500  # of a message or call besides its content
-# Places held in memory: a tree may be of any size.
-PLACES = 1000
 RETIRED = "its records belong to another turn now"
 
 
@@ -240,8 +236,9 @@ _ROW_FIELDS = frozenset(Turn.__struct_fields__) - {
 def _clear_turn(tx: Transaction, turn_id: str) -> None:
     for statement in ("delete_turn_files", "delete_turn_lints", "delete_turn_codeblocks"):
         tx.run(statement, turn_id=turn_id)
+    most = tx.limits.deleted_steps
     for statement in ("delete_turn_calls", "delete_turn_messages"):
-        while tx.change(statement, turn_id=turn_id, limit=CLEARED) == CLEARED:
+        while tx.change(statement, turn_id=turn_id, limit=most) == most:
             pass
     tx.run("delete_turn_compaction", turn_id=turn_id)
 
@@ -249,13 +246,13 @@ def _clear_turn(tx: Transaction, turn_id: str) -> None:
 def _write_steps(tx: Transaction, changes: Sequence[Change]) -> bool:
     """Write messages and calls. False if some turns share messages: the last turn has them then."""
     once, rederived = _have_own_messages(changes), any(change.rederived for change in changes)
-    for messages in _at_once(change.turn.messages for change in changes):
+    for messages in _at_once((change.turn.messages for change in changes), tx.limits):
         if rederived:
             _forget_details(tx, messages)
         recording.write_messages(tx, messages, statement="project_message")
     of_turn = {change.turn.id: change for change in changes}
     children: set[str] = set()
-    for calls in _at_once(change.turn.tool_calls for change in changes):
+    for calls in _at_once((change.turn.tool_calls for change in changes), tx.limits):
         linked = [
             call
             if call.spawned_session_label is None
@@ -281,7 +278,7 @@ def _have_own_messages(changes: Sequence[Change]) -> bool:
     return len(set(ids)) == len(ids)
 
 
-def _at_once(of_turns: Iterable[Sequence[S]]) -> Iterator[list[S]]:
+def _at_once(of_turns: Iterable[Sequence[S]], limits: LedgerLimits) -> Iterator[list[S]]:
     """Steps that are written together. The steps of a large turn are read from disk while they are
     iterated, and so are written in pieces."""
     held: list[S] = []
@@ -293,7 +290,7 @@ def _at_once(of_turns: Iterable[Sequence[S]]) -> Iterator[list[S]]:
         for step in steps:
             held.append(step)
             letters += ROW_BYTES + step.letters
-            if letters > LETTERS_AT_ONCE:
+            if letters > limits.step_chars:
                 yield held
                 held, letters = [], 0
     yield held
@@ -410,7 +407,7 @@ class _Placing:
             place = threads.put(self._tx, turn.id, place, join=join and free is None)
         self._places[turn.id] = place
         self._free[turn.id] = True
-        if len(self._places) == PLACES:
+        if len(self._places) == self._tx.limits.held_places:
             self.flush()
 
     def flush(self) -> None:

@@ -11,12 +11,10 @@ from functools import partial
 from typing import NamedTuple
 
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.limits import LedgerLimits
 from agents_ledger.model.text.periods import DAY_MS
 from agents_ledger.store.database import Database, Row, Transaction
 
-# In one transaction: other writers wait for it.
-TURNS_AT_ONCE = 2000
-DAYS_AT_ONCE = 1000
 # Days further back are read turn by turn.
 DAYS_MAX = 5000
 
@@ -32,18 +30,18 @@ def summarise(db: Database) -> int:
     """Store the totals of past days that have none; returns how many."""
     today = now_ms() // DAY_MS
     missing = db.read(lambda tx: _missing(tx, today - 1))
-    for days in _batches(missing):
+    for days in _batches(missing, db.limits):
         db.write(partial(_sum_up, days=days))
     return len(missing)
 
 
-def _batches(missing: Sequence[SummedDay]) -> Iterator[list[SummedDay]]:
+def _batches(missing: Sequence[SummedDay], limits: LedgerLimits) -> Iterator[list[SummedDay]]:
     """Days for one transaction: several with few turns, or a single one with many."""
     batch: list[SummedDay] = []
     turns = 0
     for day in missing:
         turns += day.turns
-        if batch and (turns > TURNS_AT_ONCE or len(batch) == DAYS_AT_ONCE):
+        if batch and (turns > limits.total_turns or len(batch) == limits.total_days):
             yield batch
             batch, turns = [], day.turns
         batch.append(day)

@@ -8,17 +8,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agents_ledger.model.files.file_tools import touched
+from agents_ledger.model.limits import LIMITS, LedgerLimits
 from agents_ledger.model.reports.search import PARTS, Part
 from agents_ledger.model.turns import Message, Turn, TurnStatus, TurnType
 from agents_ledger.store.database import Transaction
 
-# Only the beginning and the end of longer values are indexed, less of each in a turn with very many
-# calls, and never more of a turn than should be held in memory.
-VALUE_MAX = 20_000
+VALUE_MAX = 20_000  # characters of a value
 VALUE_MIN = 500
-VALUES_MAX = 8_000_000
-MESSAGE_MAX = 2_000_000
-TURN_MAX = 12_000_000
 # A value this long without a space is not text but an image, a key or a hash.
 OPAQUE_MIN = 400
 
@@ -49,6 +45,7 @@ class SearchDocument(msgspec.Struct):
     model: str | None
     workspace_path: str | None
     call_count: int
+    limits: LedgerLimits = LIMITS
     pieces: list[IndexedPiece] = msgspec.field(default_factory=list)
     files: list[IndexedFile] = msgspec.field(default_factory=list)
     tools: list[str] = msgspec.field(default_factory=list)
@@ -56,16 +53,17 @@ class SearchDocument(msgspec.Struct):
     touched: set[tuple[str, bool]] = msgspec.field(default_factory=set)  # its files, and how
 
     def say(self, part: Part, text: str, tool_name: str | None = None) -> None:
-        text = text[: TURN_MAX - self.letters]
+        text = text[: self.limits.indexed_turn_chars - self.letters]
         self.letters += len(text)
         self.pieces.append(IndexedPiece(part, text, tool_name))
 
     def add_message(self, role: str, content: str | None, thinking: str | None) -> None:
+        most = self.limits.indexed_message_chars
         if thinking:
-            self.say("thinking", _ends(thinking, MESSAGE_MAX))
+            self.say("thinking", _ends(thinking, most))
         if content:
             part: Any = "tool_result" if role == "tool" else role
-            self.say(part, _ends(content, MESSAGE_MAX))
+            self.say(part, _ends(content, most))
 
     def touch(self, path: str, kind: str, tool_name: str | None = None) -> None:
         """Add a file that was read or written; a tool's entry is preferred to a message's."""
@@ -77,7 +75,7 @@ class SearchDocument(msgspec.Struct):
     @property
     def value_max(self) -> int:
         """How many characters of a value are indexed."""
-        share = VALUES_MAX // max(1, self.call_count)
+        share = self.limits.indexed_values_chars // max(1, self.call_count)
         return max(VALUE_MIN, min(VALUE_MAX, share))
 
     def part(self, part: str) -> str:
@@ -102,7 +100,7 @@ def project_of(workspace_path: str | None) -> str:
     return re.split(r"[/\\]", (workspace_path or "").rstrip("/\\"))[-1]
 
 
-def of_turn(turn: Turn) -> SearchDocument:
+def of_turn(turn: Turn, limits: LedgerLimits = LIMITS) -> SearchDocument:
     """The document of a turn that is in memory."""
     document = SearchDocument(
         turn.id,
@@ -112,6 +110,7 @@ def of_turn(turn: Turn) -> SearchDocument:
         turn.model,
         turn.workspace_path,
         turn.tool_call_count or len(turn.tool_calls),
+        limits,
     )
     if turn.error:
         document.say("system", turn.error)
@@ -141,7 +140,7 @@ def documents(tx: Transaction, ids: str) -> dict[str, SearchDocument]:
     rows = tx.run("document_turns", ids=ids)
     for turn_id, started_at, turn_type, status, model, path, error, count in rows:
         by_id[turn_id] = document = SearchDocument(
-            turn_id, started_at, turn_type, status, model, path, count
+            turn_id, started_at, turn_type, status, model, path, count, tx.limits
         )
         if error:
             document.say("system", error)

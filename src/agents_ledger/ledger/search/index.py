@@ -25,9 +25,6 @@ PIECE_WORDS = 16_000
 PIECE_SAME = 255
 # Words that consecutive pieces share, so that phrases across both are found.
 PIECE_SHARED = 8
-READ_AT_ONCE = 25
-# Characters indexed in one commit: other writers wait for it.
-LETTERS_AT_ONCE = 2_000_000
 PIECE_LETTERS = 100_000  # characters; a tsvector holds at most a megabyte
 
 
@@ -61,7 +58,7 @@ def first_number(at_ms: int) -> int:
 
 
 def put(tx: Transaction, turns: Iterable[Turn]) -> None:
-    _insert(tx, map(of_turn, turns))
+    _insert(tx, (of_turn(turn, tx.limits) for turn in turns))
 
 
 def put_again(tx: Transaction, turn_ids: Sequence[str]) -> None:
@@ -75,11 +72,12 @@ def put_some(tx: Transaction, turn_ids: Sequence[str]) -> int:
     """put_again() for as many turns as fit into a commit; returns how many."""
     taken_documents: list[SearchDocument] = []
     taken = letters = 0
-    while taken < len(turn_ids) and letters < LETTERS_AT_ONCE:
-        batch = documents(tx, ids_of(turn_ids[taken : taken + READ_AT_ONCE])).values()
+    while taken < len(turn_ids) and letters < tx.limits.index_chars:
+        end = taken + tx.limits.index_read_turns
+        batch = documents(tx, ids_of(turn_ids[taken:end])).values()
         taken_documents += batch
         letters += sum(document.letters for document in batch)
-        taken += READ_AT_ONCE
+        taken = end
     forget(tx, turn_ids[:taken])
     _insert(tx, taken_documents)
     return min(taken, len(turn_ids))

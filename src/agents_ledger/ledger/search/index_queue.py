@@ -15,16 +15,10 @@ from msgspec import Struct
 from agents_ledger.model.turns import Turn
 from agents_ledger.store.database import Database, Transaction
 
-BATCH = 250  # turns indexed at once
-# Writes after which a handle indexes a full batch: its own turns and as many that others left.
-# Larger backlogs are left to servers, imports and watch, which have the time.
-LOOK_EVERY = BATCH // 2
-# Waiting turns from which on a closing writer indexes them; fewer are left to the next writer.
+# Waiting turns from which on a closing writer indexes them. Fewer are left to the next one, so that
+# a short command ends quickly.
 CLOSE_FROM = 50
 CLOSE_STEPS = 2  # batches that it indexes at most
-# Turns in one commit from which on they are indexed with it: they are in memory already, and enough
-# for the index to take them at once.
-TOGETHER = 20
 
 
 class _Waiting(Struct, frozen=True):
@@ -43,7 +37,7 @@ def recorded(tx: Transaction, turn: Turn) -> None:
 
 def written(tx: Transaction, turns: Sequence[Turn]) -> None:
     """recorded() for the turns of one commit; many are indexed while they are in memory."""
-    if tx.engine == "sqlite" and len(turns) < TOGETHER:
+    if tx.engine == "sqlite" and len(turns) < tx.limits.index_commit_turns:
         grown(tx, [turn.id for turn in turns])
     else:
         from agents_ledger.ledger.search import index
@@ -76,12 +70,13 @@ def put_in(tx: Transaction, least: int = 1) -> bool:
     """Index a batch of waiting turns, if at least `least` wait; returns whether more do."""
     if tx.run("unindexed_count", limit=least)[0][0] < least:
         return False
-    due = [row[0] for row in tx.run("due_for_index", limit=BATCH)]
+    most = tx.limits.index_turns
+    due = [row[0] for row in tx.run("due_for_index", limit=most)]
     if not due:
         return False
     from agents_ledger.ledger.search import index
 
-    return index.put_some(tx, due) < len(due) or len(due) == BATCH
+    return index.put_some(tx, due) < len(due) or len(due) == most
 
 
 def catch_up(db: Database, *, least: int = 1, steps: int | None = None) -> None:

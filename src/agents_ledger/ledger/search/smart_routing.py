@@ -51,7 +51,6 @@ WORDS_MAX = 1000  # of a text that are considered, its first
 # The rarest words, and as many of the rarest pairs, are searched for.
 TERMS = 24
 PAIRS_TRIED = 4 * TERMS
-COUNTED = 1000  # turns with a word that are read, the newest
 # Weight of a pair, relative to a word of the same rarity.
 PAIR = 0.5
 ANYWHERE = 1.0  # score of a word in a turn that is not ranked
@@ -83,7 +82,7 @@ class DistinctiveTerm(NamedTuple):
 
 
 class _Count(NamedTuple):
-    """How many turns have a word, at most COUNTED."""
+    """How many turns have a word, up to a limit."""
 
     turns: int
     oldest: int  # the number of the last turn that was counted
@@ -121,9 +120,8 @@ def _match(tx: Transaction, words: tuple[str, ...]) -> str:
 
 
 def _count(tx: Transaction, word: str) -> _Count:
-    ((turns, oldest),) = tx.run(
-        "word_count", match=_match(tx, (word,)), low=-LAST, high=LAST, limit=COUNTED
-    )
+    values = {"match": _match(tx, (word,)), "limit": tx.limits.routing_turns}
+    ((turns, oldest),) = tx.run("word_count", low=-LAST, high=LAST, **values)
     return _Count(turns, -LAST if oldest is None else oldest)
 
 
@@ -132,8 +130,8 @@ def _term(tx: Transaction, words: tuple[str, ...], rarest: _Count) -> Distinctiv
     of these are read, unranked: to rank them, the index would have to count all."""
     if not rarest.turns:
         return DistinctiveTerm(words, ())
-    values = {"match": _match(tx, words), "high": LAST, "limit": COUNTED}
-    if rarest.turns < COUNTED:
+    values = {"match": _match(tx, words), "high": LAST, "limit": tx.limits.routing_turns}
+    if rarest.turns < tx.limits.routing_turns:
         rows = tx.run("search_ranked", low=-LAST, **values)
     else:
         rows = [(*row, ANYWHERE) for row in tx.run("search_newest", low=rarest.oldest, **values)]

@@ -39,9 +39,6 @@ LOOK_MAX = 50_000  # indexed turns read for one page
 RANK_MAX = 5_000
 QUERY_MAX = 200
 FIRST_CHARS = 20_000  # of a message that are read for its first words
-WAITS_AT_ONCE = 50
-WAITS_MAX = 10_000  # turns not indexed yet that are read for one page
-WAITS_LETTERS = 20_000_000
 # If more turns wait, their texts are not cached: they would evict everything else.
 WAITS_KEPT = 600
 FIRST_LOOK = 64  # turns read first, if operators may exclude some
@@ -253,13 +250,11 @@ class SearchRun:
 
     def _by_rare_words(self) -> list[Candidate]:
         """Matches of the words that are not in every text, which would outweigh the meaning."""
-        from agents_ledger.ledger.search import vectors
-
         terms = [term for term in self.query.terms if term.negated or not _is_common(term.text)]
         if all(term.negated for term in terms):
             return []
         run = SearchRun(self._tx, replace(self.query, terms=terms), "any")
-        ranked = list(islice(run.ranked(PageStart("any")), vectors.NEAREST))
+        ranked = list(islice(run.ranked(PageStart("any")), self._tx.limits.near_turns))
         self.capped = run.capped
         return ranked
 
@@ -285,9 +280,10 @@ class SearchRun:
         """Turns that wait for the index, newest first, up to a limit that keeps a page fast."""
         waiting = list(self._numbered(low, high))
         chars = 0
-        for at in range(0, len(waiting), WAITS_AT_ONCE):
-            batch = waiting[at : at + WAITS_AT_ONCE]
-            if at >= WAITS_MAX or chars > WAITS_LETTERS:
+        limits = self._tx.limits
+        for at in range(0, len(waiting), limits.waiting_read_turns):
+            batch = waiting[at : at + limits.waiting_read_turns]
+            if at >= limits.waiting_turns or chars > limits.waiting_chars:
                 self._stop(batch[0].number + 0.5)
                 return
             by_id = self._documents(batch, keep=len(waiting) <= WAITS_KEPT)

@@ -25,14 +25,9 @@ if TYPE_CHECKING:
 BATCH = 200
 # Characters of a turn that its vector is computed from.
 TEXT_MAX = 4_000
-NEAREST = 200
-COMPARED_AT_ONCE = 20_000
-# Below this, comparing all vectors is fast enough, and exact.
-INDEX_FROM = 20_000
 # 32-bit words before the elements of an array in PostgreSQL's binary format: dimensions, flags,
 # element type, and length and lower bound of the only dimension.
 ARRAY_HEAD = 5
-PAUSE_S = 10.0  # seconds until a few new turns get their vectors
 # The usual constant of reciprocal rank fusion: it keeps first places from outweighing all others.
 FUSION = 60
 
@@ -72,7 +67,8 @@ def _index(db: Database, model: str) -> None:
     are compared."""
 
     def make(tx: Transaction) -> None:
-        if tx.run("vector_count", model=model, limit=INDEX_FROM)[0][0] == INDEX_FROM:
+        least = tx.limits.vector_index_from
+        if tx.run("vector_count", model=model, limit=least)[0][0] == least:
             tx.index_nearest(model, tx.run("vector_length", model=model)[0][0])
 
     if db.engine == "postgresql":
@@ -114,7 +110,7 @@ class Filler:
 
     def _run(self) -> None:
         while not self._stopped:
-            if not self._wanted.wait(PAUSE_S) and not self.written:
+            if not self._wanted.wait(self._db.limits.vector_pause_s) and not self.written:
                 continue
             self._wanted.clear()
             self.written = False
@@ -167,24 +163,25 @@ def nearest(
             f"the vectors of {embedder.name} have {length[0][0]} numbers, not {len(vector)}",
             "Another model had that name: use another path for this one.",
         )
-    rows = tx.nearest(embedder.name, vector.tolist(), low, high, NEAREST)
+    rows = tx.nearest(embedder.name, vector.tolist(), low, high, tx.limits.near_turns)
     if rows is None:
         return _scan(tx, embedder.name, vector, low, high)
     return [Candidate(*row) for row in rows]
 
 
 def _scan(tx: Transaction, model: str, vector: Any, low: int, high: int) -> list[Candidate]:
-    """Compare every vector, COMPARED_AT_ONCE at a time."""
+    """Compare every vector, many at a time."""
+    at_once, near = tx.limits.compared_vectors, tx.limits.near_turns
     best: list[Candidate] = []
     while True:
-        rows = tx.run("vectors", model=model, low=low, high=high, limit=COMPARED_AT_ONCE)
+        rows = tx.run("vectors", model=model, low=low, high=high, limit=at_once)
         if rows:
             likeness = _matrix(tx, [row[4] for row in rows], len(vector)) @ vector
-            order = numpy().argsort(-likeness, kind="stable")[:NEAREST]
+            order = numpy().argsort(-likeness, kind="stable")[:near]
             best += [Candidate(*rows[at][:4])._replace(score=float(likeness[at])) for at in order]
             best.sort(key=lambda turn: (-turn.score, -turn.number))
-            del best[NEAREST:]
-        if len(rows) < COMPARED_AT_ONCE:
+            del best[near:]
+        if len(rows) < at_once:
             return best
         high = rows[-1][0]
 

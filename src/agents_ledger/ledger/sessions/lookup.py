@@ -8,9 +8,6 @@ from typing import NamedTuple
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.text import ids_of, in_batches
 
-FEW_SESSIONS = 1_000
-FEW_TURNS = 20_000
-
 
 class Holder(NamedTuple):
     """A turn's session: the oldest whose thread holds it."""
@@ -58,13 +55,14 @@ def _held(tx: Transaction, ids: str) -> Iterable[Row]:
             for head in heads.get(segment_id, ())
             if head[0] >= from_depth
         )
-    by_turns = tx.run("turns_below", ids=ids)[0][0] <= FEW_TURNS
+    by_turns = tx.run("turns_below", ids=ids)[0][0] <= tx.limits.holder_turns
     return tx.run("holders_by_turns" if by_turns else "holders_by_heads", ids=ids)
 
 
 def _few_heads(tx: Transaction) -> dict[int, list[Row]] | None:
     """The heads of all sessions by segment; None if there are too many."""
-    if tx.run("session_count", limit=FEW_SESSIONS)[0][0] == FEW_SESSIONS:
+    many = tx.limits.holder_sessions
+    if tx.run("session_count", limit=many)[0][0] == many:
         return None
     heads: dict[int, list[Row]] = {}
     for segment_id, *head in tx.run("heads"):

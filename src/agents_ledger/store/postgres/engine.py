@@ -38,6 +38,7 @@ from agents_ledger.model.errors import (
     StoreUnavailable,
     Unreachable,
 )
+from agents_ledger.model.limits import LIMITS, LedgerLimits
 from agents_ledger.model.reports.search import PART_WEIGHTS
 from agents_ledger.store import migrations, queries
 from agents_ledger.store.concurrency.interrupts import NOT_HELD, Hold, held
@@ -107,7 +108,10 @@ class PostgresTransaction:
 
     engine: Engine = "postgresql"
 
-    def __init__(self, connection: Connection, cache: SealedCache | None = None) -> None:
+    def __init__(
+        self, connection: Connection, limits: LedgerLimits, cache: SealedCache | None = None
+    ) -> None:
+        self.limits = limits
         self.cache = cache
         self._has_savepoint = False
         self.cursor = connection.cursor()
@@ -203,7 +207,9 @@ class PostgresDatabase:
         pool_max: int = POOL_MAX,
         wait_seconds: float = WAIT_SECONDS,
         lease_ms: int = LEASE_MS,
+        limits: LedgerLimits = LIMITS,
     ) -> None:
+        self.limits = limits
         self.address = postgres_address.without_password(address)
         conninfo, self.schema = postgres_address.split(address)
         with self._errors():
@@ -381,7 +387,7 @@ class PostgresDatabase:
             began = connection.execute(self._begin[kind], prepare=False)
             if kind == "write":
                 self._refuse_newer(began)
-            result = hold.interruptible(work, PostgresTransaction(connection, cache))
+            result = hold.interruptible(work, PostgresTransaction(connection, self.limits, cache))
         except Exception:
             if not connection.closed:
                 connection.execute("ROLLBACK")

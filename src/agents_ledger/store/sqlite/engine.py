@@ -26,6 +26,7 @@ from agents_ledger.model.errors import (
     Refused,
     StoreUnavailable,
 )
+from agents_ledger.model.limits import LIMITS, LedgerLimits
 from agents_ledger.store import migrations
 from agents_ledger.store.checks.row_types import undecoded_column, wrong_values
 from agents_ledger.store.concurrency.group_commit import GroupCommit
@@ -58,7 +59,7 @@ class _WriteSession:
     """The writing connection, as group commit uses it."""
 
     def __init__(self, connection: Any, queue: WriteQueue, database: SqliteDatabase) -> None:
-        statements = Statements(connection)
+        statements = Statements(connection, database.limits)
         self.transaction: Transaction = statements
         self._connection = connection
         self._execute = statements.execute
@@ -157,8 +158,10 @@ class SqliteDatabase:
         connect: Connect = sqlite3.connect,
         wait_seconds: float = WAIT_SECONDS,
         log_limits: LogLimits | None = None,
+        limits: LedgerLimits = LIMITS,
     ) -> None:
         self.address = address
+        self.limits = limits
         self.path = Path(os.path.realpath(address.removeprefix("sqlite:///")))
         self._connect = connect
         self._read_only = read_only
@@ -169,8 +172,8 @@ class SqliteDatabase:
         self._log_limits = log_limits or LOG_LIMITS
         self.log = LogKeeper(self.path, self._log_limits, self._new_connection)
         self._cache = SealedCache()
-        self._readers = ReaderPool(self._new_reader, self._cache)
-        self._hasty_readers = ReaderPool(self._new_reader, self._cache, wait=False)
+        self._readers = ReaderPool(self._new_reader, self._cache, limits)
+        self._hasty_readers = ReaderPool(self._new_reader, self._cache, limits, wait=False)
         self._snapshots = threading.local()
         self._writer: SqliteWriter | None = None
         self._guard = threading.Lock()

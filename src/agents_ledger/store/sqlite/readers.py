@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from agents_ledger.model.limits import LedgerLimits
 from agents_ledger.store.sealed_cache import SealedCache
 from agents_ledger.store.sqlite.statements import ReadStatements
 
@@ -14,9 +15,15 @@ class ReaderPool:
     """As many connections as there were readers at one time."""
 
     def __init__(
-        self, connect: Callable[[], Any], cache: SealedCache, *, wait: bool = True
+        self,
+        connect: Callable[[], Any],
+        cache: SealedCache,
+        limits: LedgerLimits,
+        *,
+        wait: bool = True,
     ) -> None:
         self._connect = connect
+        self._limits = limits
         self._cache = cache
         self._wait = wait  # for locks
         self._idle: list[ReadStatements] = []
@@ -28,7 +35,7 @@ class ReaderPool:
             # Not `if self._idle`: another thread may take the last one in between.
             reading = self._idle.pop()
         except IndexError:
-            reading = ReadStatements(self._connect(), self._cache)
+            reading = ReadStatements(self._connect(), self._cache, self._limits)
             if not self._wait:
                 reading.connection.execute("PRAGMA busy_timeout=0")
         try:

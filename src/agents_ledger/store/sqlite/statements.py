@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec import StructMeta
 
+from agents_ledger.model.limits import LIMITS, LedgerLimits
 from agents_ledger.model.reports.search import PART_WEIGHTS
 from agents_ledger.store import queries
 from agents_ledger.store.checks.row_types import RowTypes, of_kind, of_statement
@@ -82,8 +83,9 @@ class Statements:
     engine: Engine = "sqlite"
     cache: SealedCache | None = None
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, limits: LedgerLimits = LIMITS) -> None:
         self.connection = connection
+        self.limits = limits
         # One for all statements: whatever an interrupted one left unread ends with the next. A
         # cursor of its own, held by a traceback, would keep the connection on an old snapshot.
         cursor = connection.cursor()
@@ -170,8 +172,8 @@ class Statements:
 class ReadStatements(Statements):
     """The same on a connection that only reads. What it reads is checked: callers rely on it."""
 
-    def __init__(self, connection: Any, cache: SealedCache) -> None:
-        super().__init__(connection)
+    def __init__(self, connection: Any, cache: SealedCache, limits: LedgerLimits = LIMITS) -> None:
+        super().__init__(connection, limits)
         self.cache = cache
         self.plain = False  # nothing it reads is escaped
         self._kept: dict[Work[Any], tuple[int, Any]] = {}
