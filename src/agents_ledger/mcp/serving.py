@@ -129,7 +129,8 @@ async def _refuse(refusal: _HttpRefusal, scope: Scope, receive: Receive, send: S
 
 def token_of(ctx: Any) -> Token | None:
     """The token that the guard stored for a request."""
-    return ctx.request.scope.get(TOKEN_KEY) if ctx.request is not None else None
+    token = ctx.request.scope.get(TOKEN_KEY) if ctx.request is not None else None
+    return token if isinstance(token, Token) else None
 
 
 def serve_http(ledger: Ledger, sock: socket.socket, *, write: bool, hosts: Sequence[str]) -> None:
