@@ -218,7 +218,9 @@ class Material:
 
     def _report_long_line(self, file: SourceFile, offset: int, number: int, length: int) -> None:
         what = f"a record of {length:,} bytes is kept, but too long to read"
-        self.faults.append(Fault(file.path, what, self._sources.kept_at(file.id, offset), number))
+        self.faults.append(
+            Fault(file.path, what, self._sources.archived_offset(file.id, offset), number)
+        )
         self.count("(overlong)", "malformed")
 
     def held(self, line: SourceLine) -> HeldRecord:
@@ -361,7 +363,9 @@ class Material:
     def fault(self, at: RecordPosition, what: str) -> None:
         """Report something that could not be understood."""
         file = self.file_of(at)
-        offset = 0 if isinstance(at, SourceFile) else self._sources.kept_at(file.id, at.offset)
+        offset = (
+            0 if isinstance(at, SourceFile) else self._sources.archived_offset(file.id, at.offset)
+        )
         number = at.number if isinstance(at, SourceLine) else None
         self.faults.append(Fault(file.path, what, offset, number))
 

@@ -142,7 +142,7 @@ class _TurnNodes(Struct, array_like=True):
     opener: int
     start: int  # the first node of its span
     nodes: list[int] = field(default_factory=list)
-    copied: int = 0  # so many of the first are in another turn too
+    copied: int = 0  # number of first nodes that are in another turn too
     is_compaction: bool = False
 
 

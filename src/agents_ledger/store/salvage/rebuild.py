@@ -12,7 +12,7 @@ from agents_ledger.model.errors import Refused
 from agents_ledger.store.checks import row_types
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.salvage.damaged_file import DamagedFile
-from agents_ledger.store.salvage.sqlite_records import BadText, Column, columns_of
+from agents_ledger.store.salvage.sqlite_records import BadText, SalvagedColumn, columns_of
 from agents_ledger.store.tables import TABLES
 from agents_ledger.store.text import escape, unescape
 
@@ -174,7 +174,9 @@ def _normalised(stored: str) -> str:
     return escape(unescape(stored))
 
 
-def _named(columns: list[Column], rowid: int, values: list[Any]) -> Iterator[tuple[str, Any]]:
+def _named(
+    columns: list[SalvagedColumn], rowid: int, values: list[Any]
+) -> Iterator[tuple[str, Any]]:
     """The values of a row by column. One that was added later has the default of its column."""
     for index, column in enumerate(columns):
         if column.is_rowid:

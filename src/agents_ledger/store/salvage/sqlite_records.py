@@ -31,7 +31,7 @@ class Unreadable(Exception):
     """A page or row that makes no sense."""
 
 
-class Column(NamedTuple):
+class SalvagedColumn(NamedTuple):
     """A column as a CREATE TABLE states it."""
 
     name: str
@@ -40,7 +40,7 @@ class Column(NamedTuple):
     is_rowid: bool
 
 
-def columns_of(sql: str | None) -> list[Column]:
+def columns_of(sql: str | None) -> list[SalvagedColumn]:
     """The columns of a table in the order in which its rows hold them; none, if the text of the
     table is damaged too."""
     text = sql or ""
@@ -58,7 +58,9 @@ def columns_of(sql: str | None) -> list[Column]:
         return []
     keys = sum(row[5] > 0 for row in rows)
     columns = [
-        Column(row[1], row[5], row[4], keys == 1 and row[5] == 1 and row[2].upper() == "INTEGER")
+        SalvagedColumn(
+            row[1], row[5], row[4], keys == 1 and row[5] == 1 and row[2].upper() == "INTEGER"
+        )
         for row in rows
     ]
     # Rows of such a table begin with the columns of the key (fileformat2.html, section 2.4).

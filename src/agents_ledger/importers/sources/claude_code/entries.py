@@ -100,7 +100,7 @@ class ClaudeEntries(Entries):
         self.spills: dict[int, tuple[str, ...]] = {}  # by entry, the outputs in files of their own
         self._inserted: Mapping[int, Iterable[int]] = {}
         self._unresolved: dict[int, _UnresolvedParent] = {}
-        # Most records follow the one before: the last two need not be looked up.
+        # The parent of most records is one of the last two: these need no lookup.
         self._before: tuple[str, int | None] = ("", None)
         self._latest: tuple[str, int | None] = ("", None)
         # Records that are no entries pass their children on to their own parents.
@@ -134,7 +134,7 @@ class ClaudeEntries(Entries):
         side: int,
         file_ids: Iterable[int],
     ) -> int:
-        """Add the record that was registered last. `previous` is the one before it in its file."""
+        """Add the record that was registered last. `previous` precedes it in its file."""
         entry = self.add_record(line, kind)
         self.parents.append(previous)
         self.hang(entry, uuid, parent, previous, side)

@@ -185,7 +185,7 @@ class PiEntries(Entries):
         return array("I", (entry for entry in order if self.kind(entry) != "copy"))
 
     def first(self, entry: int) -> int:
-        """The entry itself, or the one that it is a copy of."""
+        """The original of an entry that is a copy, else the entry itself."""
         return self._firsts[entry] if self._firsts else entry
 
     def _merge_copy(self, first: int, copy: int) -> None:

@@ -89,8 +89,8 @@ def _add_message(builder: TurnBuilder, message: LogMessage, record: dict[str, An
     else:
         typed: MessageSource = "agent" if record.get("isSidechain") else "human"
         source = rules.PROMPT_SOURCES.get(str(record.get("subtype")), typed)
-        others = [without_data(part) for part in parts if "text" not in part]
-        metadata = {"parts": others} if others else None
+        other_parts = [without_data(part) for part in parts if "text" not in part]
+        metadata = {"parts": other_parts} if other_parts else None
         builder.message(message.id, "user", _text(parts), at=at, source=source, metadata=metadata)
 
 
