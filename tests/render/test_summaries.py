@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from agents_ledger import ToolCall
+from agents_ledger.model.turns import CallStatus
 from agents_ledger.render.summaries import (
     DIFF_MAX,
     LineCounts,
@@ -81,6 +83,27 @@ def test_an_outcome_names_size_duration_or_error() -> None:
     assert outcome(call, 2048) == "2.0 KB"
     assert outcome(ToolCall("Bash", "{}", status="failed", error="exit 1\n")) == "failed: exit 1"
     assert outcome(ToolCall("Bash", "{}", status="running")) == "running"
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "rejected"])
+def test_a_call_that_ended_badly_also_names_its_duration(status: CallStatus) -> None:
+    call = ToolCall("Bash", "{}", status=status, started_at=1000, completed_at=3500)
+
+    assert outcome(call) == f"{status} · 2.5 s"
+    assert outcome(replace(call, error="exit 1\n")) == f"{status}: exit 1 · 2.5 s"
+    assert outcome(replace(call, status="completed")) == "done · 2.5 s"
+    assert outcome(replace(call, status="running")) == "running"
+
+
+def test_a_long_error_leaves_room_for_the_duration() -> None:
+    error = "no " * 100
+    call = ToolCall("Bash", status="failed", error=error, started_at=1000, completed_at=3500)
+
+    line = outcome(call, most=40)
+
+    assert line == "failed: no no no no no no no no… · 2.5 s"
+    assert len(line) <= 40
+    assert len(outcome(replace(call, completed_at=None), most=40)) <= 40
 
 
 # -- counts of lines --------------------------------------------------------------------------

@@ -275,17 +275,21 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-def outcome(call: ToolCall, result_size: int | None = None) -> str:
-    """How a call ended. `result_size` replaces a result that was not read."""
-    took = ""
-    if call.completed_at is not None and call.completed_at > call.started_at:
-        took = humanize.duration(call.completed_at - call.started_at)
-    if call.status == "completed":
-        size = len(call.result_json or "") if result_size is None else result_size
-        return " · ".join(filter(None, (humanize.size(size) if size else "done", took)))
+def outcome(call: ToolCall, result_size: int | None = None, most: int = 0) -> str:
+    """How a call ended. `result_size` replaces a result that was not read.
+
+    An error is shortened, so that the duration after it is within the first `most` characters.
+    """
     if call.status in OPEN_CALL:
         return call.status
-    return f"{call.status}: {one_line(call.error)}" if call.error else call.status
+    took = ""
+    if call.completed_at is not None and call.completed_at > call.started_at:
+        took = f" · {humanize.duration(call.completed_at - call.started_at)}"
+    if call.status == "completed":
+        size = len(call.result_json or "") if result_size is None else result_size
+        return (humanize.size(size) if size else "done") + took
+    ending = f"{call.status}: {one_line(call.error)}" if call.error else call.status
+    return (fit_line(ending, most - len(took)) if most else ending) + took
 
 
 def compacted(turn: Turn) -> str:
