@@ -116,11 +116,11 @@ class SalvagedTable:
             self._loading.of(self._table).read += 1
             self._keep(dict(_named(columns, stored.rowid, stored.values)))
 
-    def _keep(self, found: Mapping[str, Any]) -> None:
+    def _keep(self, values: Mapping[str, Any]) -> None:
         wrong: list[str] = []
         row: list[Any] = []
         for name in self._names:
-            value, is_right = self._right(name, found)
+            value, is_right = self._right(name, values)
             row.append(value)
             if not is_right:
                 wrong.append(name)
@@ -137,12 +137,12 @@ class SalvagedTable:
         if wrong:
             self._loading.repaired(self._table, key, f"{', '.join(wrong)} cannot be read")
 
-    def _right(self, name: str, found: Mapping[str, Any]) -> tuple[Any, bool]:
+    def _right(self, name: str, values: Mapping[str, Any]) -> tuple[Any, bool]:
         """The value of a column as it should be, and whether it was."""
-        value, kind = found.get(name), self._types[name]
+        value, kind = values.get(name), self._types[name]
         required, in_key = self._info[name][3], self._info[name][5]
-        if name not in found or (value is None and (required or in_key)):
-            return self._default(name), name not in found and not in_key
+        if name not in values or (value is None and (required or in_key)):
+            return self._default(name), name not in values and not in_key
         # One bit makes bytes of a text.
         if isinstance(value, BadText) or (kind is str and isinstance(value, bytes)):
             return _normalised(value.decode(errors="replace")), False
