@@ -12,12 +12,12 @@ from msgspec import Raw
 
 from agents_ledger.importers.parsing.encodings import BOM
 from agents_ledger.importers.parsing.text_size import has_text_exceeding
-from agents_ledger.importers.port.source import (
+from agents_ledger.importers.port.material import (
     LENGTH_BITS,
-    Held,
-    Line,
+    HeldRecord,
     Material,
-    Place,
+    RecordSpan,
+    SourceLine,
 )
 from agents_ledger.importers.transcript.turn_tree import BROKEN, NO_LETTER, strictly, taken
 from agents_ledger.model.imports.sources import Fault, SourceFile
@@ -76,7 +76,7 @@ def objects(blocks: Iterable[bytes]) -> Iterator[tuple[int, int]]:
         base += len(data) - len(rest)
 
 
-def objects_of(material: Material, file: SourceFile) -> Iterator[tuple[Line, bytes]]:
+def objects_of(material: Material, file: SourceFile) -> Iterator[tuple[SourceLine, bytes]]:
     """The objects of a file that can be read, each with where it stands among all elements; faults
     for the others."""
     elements = _Elements(material, file)
@@ -102,7 +102,7 @@ class _Elements:
         self.number = 0
         self.ended = 0  # the last object
 
-    def next_object(self, start: int, end: int) -> Line:
+    def next_object(self, start: int, end: int) -> SourceLine:
         """The next object, and which element it is."""
         if start - self.ended >= len("[5,"):
             before = self._until(start).removeprefix(BOM).strip()
@@ -110,7 +110,7 @@ class _Elements:
                 self._no_object()
         self.number += 1
         self.ended = end
-        return Line(self.file, start, end - start, self.number, None)
+        return SourceLine(self.file, start, end - start, self.number, None)
 
     def end(self) -> None:
         """No object follows."""
@@ -124,7 +124,7 @@ class _Elements:
 
     def _until(self, end: int) -> bytes:
         length = min(end - self.ended, BETWEEN_MAX)
-        return self.material.bytes_of(Line(self.file, self.ended, length, 0, None))
+        return self.material.bytes_of(SourceLine(self.file, self.ended, length, 0, None))
 
     def _pass_over(self, listed: bytes) -> bool:
         """Whether these are elements."""
@@ -138,7 +138,9 @@ class _Elements:
 
     def _no_object(self) -> None:
         self.number += 1
-        self.material.fault(Line(self.file, self.ended, 0, self.number, None), "not an object")
+        self.material.fault(
+            SourceLine(self.file, self.ended, 0, self.number, None), "not an object"
+        )
         self.material.count("(malformed)", "malformed")
 
 
@@ -166,7 +168,7 @@ class Pieces:
         """A message of the document; one with a text that is too long is refused."""
         return brief_of(decode, piece, self._limits.text_bytes)
 
-    def held(self, piece: bytes) -> Held:
+    def held(self, piece: bytes) -> HeldRecord:
         """A piece for later; one that may have lost half a letter is held. They come in order: from
         the first that does not on all are held, as to look everywhere for each would take too
         long."""
@@ -178,7 +180,7 @@ class Pieces:
         if NO_LETTER in piece:
             return piece
         start, end = (each - bisect_left(self._added, each) for each in (at, self._at))
-        return Place(self._file_id, self._offset + start << LENGTH_BITS | end - start)
+        return RecordSpan(self._file_id, self._offset + start << LENGTH_BITS | end - start)
 
 
 def brief_of(decode: Callable[[bytes], T], data: bytes, limit: int) -> T:

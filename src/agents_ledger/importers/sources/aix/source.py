@@ -23,17 +23,9 @@ from agents_ledger.importers.parsing.json_values import (
 )
 from agents_ledger.importers.parsing.row_filter import BySession, told
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.port.source import (
-    Home,
-    Look,
-    Material,
-    Project,
-    Row,
-    Select,
-    Source,
-    Table,
-    fingerprint,
-)
+from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.port.material import Material, SourceRow, fingerprint
+from agents_ledger.importers.port.source import FileProbe, Project, SelectRows, Source, Table
 from agents_ledger.importers.sources.cursor.records import metadata_of, thinking_of
 from agents_ledger.importers.sources.cursor.rules import STATUSES
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder, msgspec_text
@@ -99,20 +91,20 @@ SAID = (
 
 class _Call(NamedTuple):
     id: str
-    row: Row
+    row: SourceRow
 
 
 class _Message(Struct):
     id: str
     role: MessageRole
     sequence: int
-    row: Row
+    row: SourceRow
     session: str
     file_ids: set[int]  # the databases that have it
-    details: list[Row] = field(default_factory=list)
+    details: list[SourceRow] = field(default_factory=list)
     calls: list[_Call] = field(default_factory=list)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[SourceRow]:
         return [self.row, *self.details, *(call.row for call in self.calls)]
 
 
@@ -155,12 +147,12 @@ class Aix(Source):
         """A database stands alone."""
         return f"{self.name}:{path}"
 
-    def projects(self, _: Path, __: Look) -> Collection[Project] | None:
+    def projects(self, _: Path, __: FileProbe) -> Collection[Project] | None:
         """Its rows tell."""
         return ()
 
     def row_filter(
-        self, _: Path, own: Select, __: Look, is_left: Callable[[Project], bool]
+        self, _: Path, own: SelectRows, __: FileProbe, is_left: Callable[[Project], bool]
     ) -> BySession:
         """All but the sessions of projects that are left out, and what hangs on their messages."""
         sessions, messages = TABLES[:2]
@@ -185,7 +177,7 @@ class _Outline:
         self.material = material
         self.sessions: dict[str, _Session] = {}
         self.messages: dict[str, _Message] = {}
-        self.late: list[Row] = []  # of messages that may come later
+        self.late: list[SourceRow] = []  # of messages that may come later
         self.children: dict[str, str] = {}  # call -> the session it started
         for file in material.files:
             for row in material.rows(file):
@@ -195,7 +187,7 @@ class _Outline:
                     material.count(f"{row.table} (earlier)", "unmapped")
         self._attach()
 
-    def _row(self, row: Row) -> None:
+    def _row(self, row: SourceRow) -> None:
         values = row.values or {}
         mapped = True
         if row.table == "sessions":
@@ -223,7 +215,7 @@ class _Outline:
     def _session(self, name: Any) -> _Session:
         return self.sessions.setdefault(str(name), _Session(str(name)))
 
-    def _message(self, values: dict[str, Any], row: Row) -> None:
+    def _message(self, values: dict[str, Any], row: SourceRow) -> None:
         """A message as a further database says it, which wins: one may be a copy of another."""
         session = self._session(values.get("session_id"))
         session.file_ids.add(row.file_id)
@@ -253,7 +245,7 @@ class _Outline:
         for message in self.messages.values():
             self.sessions[message.session].messages.append(message)
             calls = {call.id: call for call in message.calls}
-            details = {(row.table, row.print): row for row in message.details}
+            details = {(row.table, row.digest): row for row in message.details}
             message.calls = [calls[name] for name in sorted(calls)]
             message.details = [details[name] for name in sorted(details)]
         for session in self.sessions.values():
@@ -292,7 +284,7 @@ class _Outline:
                 DerivedTurn(
                     turn_id,
                     head,
-                    fingerprint(VERSION, [said, *(row.print for row in rows)]),
+                    fingerprint(VERSION, [said, *(row.digest for row in rows)]),
                     frozenset().union(*(message.file_ids for message in group)),
                     tuple(f"{NAME}:{message.id}" for message in group),
                     partial(
@@ -335,7 +327,9 @@ class _Outline:
     def _derived(self, session: _Session, head: str | None) -> DerivedSession:
         said, parent = session.said, self._parent(session)
         times = [
-            self.material.moment(self.material.values_of(message.row).get("timestamp"), message.row)
+            self.material.timestamp(
+                self.material.values_of(message.row).get("timestamp"), message.row
+            )
             for message in session.messages
         ]
         metadata = {name: said.get(name) for name in SAID}

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field, structs
 
-from agents_ledger.importers.port.source import Home, Look, Material, Project, Source, fingerprint
+from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.port.material import Material, fingerprint
+from agents_ledger.importers.port.source import FileProbe, Project, Source
 from agents_ledger.importers.sources.import_requests.records import (
     ROLES,
     ROOT,
@@ -108,7 +110,7 @@ class Requests(Source):
         """One session."""
         return str(path)
 
-    def projects(self, _: Path, __: Look) -> Collection[Project] | None:
+    def projects(self, _: Path, __: FileProbe) -> Collection[Project] | None:
         """Whoever sends a request says what is in it."""
         return ()
 
