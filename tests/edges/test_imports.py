@@ -20,7 +20,7 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.importers import pipeline
 from agents_ledger.importers.parsing import files
-from agents_ledger.importers.port.source import Material
+from agents_ledger.importers.port.material import Material
 from agents_ledger.ledger.core import Core
 from agents_ledger.model import settings
 from agents_ledger.model.limits import LedgerLimits

@@ -22,7 +22,7 @@ import watchfiles
 from agents_ledger import Ledger
 from agents_ledger.importers import watch
 from agents_ledger.importers.pipeline import Report
-from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.port.homes import Home
 from tests.edges.conftest import Run
 from tests.importers.claude_log import SESSION, a_log, text
 from tests.waiting import PATIENCE_S, until

@@ -81,10 +81,6 @@ class SourceRow(Struct, frozen=True, gc=False, array_like=True):
         """Distinguishes this version of a row from the others."""
         return self.digest
 
-    @property
-    def print(self) -> bytes:
-        return self.digest
-
 
 RecordPosition = SourceLine | SourceRow | SourceFile
 TitleLookup = Callable[[Iterable[str]], Iterable[SourceTitle]]
@@ -313,8 +309,6 @@ class Material:
         self.faults.append(Fault(file.path, what, offset))
         self.count("(overlong)", "malformed")
 
-    too_long = report_long_value
-
     def _version_of(self, framed: Framed) -> _RowVersion:
         size = oversized_value(framed, self.limits.text_bytes)
         return _RowVersion(framed.offset, framed.length, framed.row, digest(framed.data), size)
@@ -375,9 +369,6 @@ class Material:
         if isinstance(at, SourceLine):
             return at.file
         return next(file for file in self.files if file.id == at.file_id)
-
-    def moment(self, value: object, at: RecordPosition) -> int:
-        return self.timestamp(value, at)
 
     def timestamp(self, value: object, at: RecordPosition) -> int:
         """A time in Unix milliseconds; 0 if there is none. The first value of each file that is not
