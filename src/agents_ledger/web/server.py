@@ -111,7 +111,6 @@ def make(
     with_broker: bool = False,
     json_limits: JsonLimits = JSON_LIMITS,
 ) -> ASGIApp:
-    """The application behind its guard."""
     site = Site(ledger)
 
     @asynccontextmanager

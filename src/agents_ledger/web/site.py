@@ -63,8 +63,6 @@ class AuditReport(NamedTuple):
 
 
 class RawRecord(NamedTuple):
-    """A record as it is stored."""
-
     kind: str
     key: str
     rows: tuple[dict[str, Any], ...]
@@ -74,8 +72,6 @@ class RawRecord(NamedTuple):
 
 
 class Site:
-    """One server's ledger and templates."""
-
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.pages = ledger.pages
@@ -106,7 +102,6 @@ class Site:
         return AgentBus(self.ledger)
 
     def required_broker(self) -> Broker:
-        """The broker that answers chats."""
         if self.broker is None:
             raise Refused(
                 "no engine is configured for this ledger",
@@ -177,7 +172,6 @@ class Site:
         self.background.clear()
 
     def choices(self) -> dict[str, list[str]]:
-        """The values that sessions can be filtered by."""
         return self.shared.get("choices", self.pages.choices)
 
     def session_lines(self, **filters: Any) -> tuple[SessionLine, ...]:
@@ -255,7 +249,6 @@ class Site:
         return RawRecord(kind, key, (), file, start, data.decode("utf-8", "backslashreplace"))
 
     def _card(self, card: Card, csrf: str) -> Markup:
-        """The HTML of a card, shared by all readers."""
         # Ages are part of the key: "5 min" must become "6 min".
         times = [card.turn.started_at, *(other.turn.started_at for other in card.siblings)]
         html = self.rendered.get(
@@ -282,7 +275,6 @@ class Site:
     def page(
         self, template: str, request: WebRequest, *, status: int = 200, **values: Any
     ) -> Response[str]:
-        """A page, with an entity tag."""
         return html_response(self.render(template, request, **values), request, status=status)
 
 
