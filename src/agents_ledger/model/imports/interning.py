@@ -9,8 +9,7 @@ from collections.abc import Iterable
 WIDTH = 16  # bytes of a UUID
 LETTERS = 36
 END = b"\xff"  # no letter
-# Names that are not packed: most sessions have fewer records.
-LATEST = 16_384
+HELD_NAMES = 16_384  # that are not packed: most sessions have fewer records
 
 
 class Numbering:
@@ -21,7 +20,7 @@ class Numbering:
     full. A place holds one more than a number, or 0.
     """
 
-    def __init__(self, *, forgets: bool = False) -> None:
+    def __init__(self, *, forgets: bool = False, held: int = HELD_NAMES) -> None:
         """`forgets`: of names that are no UUIDs only hashes are packed, and name() is not asked."""
         self._numbers: dict[str, int] = {}  # of the latest
         self._names: list[str] = []
@@ -29,6 +28,7 @@ class Numbering:
         self._keys = bytearray()
         self._places = array("I", bytes(4))
         self._forgets = forgets
+        self._held = held
         self._others = array("I")  # the numbers of names that are packed, and no UUIDs
         self._letters = bytearray()  # of these, which are not among the keys
         self._ends = array("I", [0])
@@ -51,7 +51,7 @@ class Numbering:
             number = self._packed + len(self._names)
             self._numbers[name] = number
             self._names.append(name)
-            if len(self._names) == LATEST:
+            if len(self._names) == self._held:
                 self._pack()
         return number
 
@@ -116,7 +116,7 @@ class Numbering:
             self._places = array("I", bytes(size))
             self._put(0)
         else:
-            self._put(self._packed - LATEST)
+            self._put(self._packed - self._held)
 
     def _put(self, first: int) -> None:
         places, mask = self._places, len(self._places) - 1

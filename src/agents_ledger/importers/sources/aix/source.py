@@ -377,7 +377,7 @@ def _build_turn(
     spawned: dict[str, str],
     asked_by: MessageSource,
 ) -> Turn:
-    builder = TurnBuilder(turn_id, parent_id)
+    builder = TurnBuilder(turn_id, parent_id, material.limits)
     builder.model, builder.workspace_path = model, workspace
     for message in group:
         values = material.values_of(message.row)

@@ -43,7 +43,7 @@ def build_turn(
     context: GeminiTurnContext,
 ) -> Turn:
     """The turn of these messages."""
-    building = _GeminiTurn(TurnBuilder(turn.id, turn.parent), context)
+    building = _GeminiTurn(TurnBuilder(turn.id, turn.parent, material.limits), context)
     for message_id, node in messages:
         building.add(message_id, node.kind, record_of(material, node.record))
     return building.builder.build()
