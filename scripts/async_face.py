@@ -40,6 +40,11 @@ NAMES = {
     "__enter__": "__aenter__",
     "__exit__": "__aexit__",
 }
+# Inserted after the first paragraph of a class's docstring, by the name of the asyncio class.
+PARAGRAPHS = {
+    "AsyncLedger": "`async with AsyncLedger.open(address) as ledger:`,"
+    " or `await AsyncLedger.open(address)`.",
+}
 ALWAYS_ASYNC = {"__enter__", "__exit__"}
 STORE = {"_read", "_write", "_call", "_begin", "_writer_id", "_start"}
 FUNCTIONS = {"uninterrupted", "compact_and_wait"}
@@ -121,7 +126,11 @@ class AsyncWriter:
                 f"from agents_ledger.ledger.{module} import",
                 f"from agents_ledger.ledger.{other} import",
             )
-        return re.sub(r"\b\w+\b", lambda word: NAMES.get(word[0], word[0]), text)
+        text = re.sub(r"\b\w+\b", lambda word: NAMES.get(word[0], word[0]), text)
+        for name, paragraph in PARAGRAPHS.items():
+            first = rf'^(class {name}\b.*:\n    """.+\n\n)'
+            text = re.sub(first, rf"\g<1>    {paragraph}\n\n", text, flags=re.MULTILINE)
+        return text
 
 
 def _walk(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:

@@ -16,6 +16,7 @@ import msgspec
 import agents_ledger
 from agents_ledger.broker import policy
 from agents_ledger.cli.errors import EXIT_CODES
+from agents_ledger.ledger.subjects import Subjects
 from agents_ledger.model import errors
 from agents_ledger.model.queue import QueueLimits
 from agents_ledger.web.errors import STATUS
@@ -37,10 +38,41 @@ LIBRARY = """\
 Everything here is imported from `agents_ledger`. [Use the library](../how-to/use-the-library.md)
 shows the verbs by example; the words are in the [glossary](../glossary.md). Times are Unix
 milliseconds. `AsyncLedger`, `AsyncLiveTurn`, `AsyncLiveCall`, `AsyncQueue` and `AsyncBatch` have
-the verbs of their synchronous counterparts, to be awaited.
+the verbs of their synchronous counterparts, to be awaited; `AsyncLedger` does not have the
+[objects for servers and importers](#ledger-objects-for-servers-and-importers).
 """
 LINE = 96
 FACES = ("Ledger", "LiveTurn", "LiveCall", "Batch", "Queue", "Broker", "Context")
+# Members of a face that are listed after the others: their heading, what is said of them, names.
+APART: dict[str, tuple[str, str, frozenset[str]]] = {
+    "Ledger": (
+        "Ledger: objects for servers and importers",
+        "The servers, the importers and the session stores of other frameworks are built on these."
+        "\nThey may change between versions, and `AsyncLedger` does not have them.",
+        frozenset(vars(Subjects)),
+    ),
+    "Queue": (
+        "Queue: verbs for brokers",
+        "A broker runs the entries of the queue with these. They may change between versions.",
+        frozenset(
+            [
+                "claim",
+                "begin",
+                "seal",
+                "again",
+                "fail",
+                "spawn",
+                "steer",
+                "take_result",
+                "report_lost",
+                "look_again",
+                "lost_workers",
+                "urgent",
+                "any_ready",
+            ]
+        ),
+    ),
+}
 
 
 def library() -> str:
@@ -55,7 +87,13 @@ def library() -> str:
     functions = {name: value for name, value in public.items() if name not in classes}
     lines = [LIBRARY]
     for name in FACES:
-        lines += [f"## {name}", "", paragraph(classes[name]), "", *verbs(classes[name])]
+        heading, text, apart = APART.get(name, ("", "", frozenset()))
+        members = public_members(classes[name])
+        lines += [f"## {name}", "", paragraph(classes[name]), ""]
+        lines += verbs({key: value for key, value in members.items() if key not in apart})
+        if apart:
+            lines += [f"## {heading}", "", text, ""]
+            lines += verbs({key: value for key, value in members.items() if key in apart})
     lines += ["## Functions", ""]
     for name, function in functions.items():
         lines += verb(name, function)
@@ -63,7 +101,7 @@ def library() -> str:
     for name, value in values.items():
         lines += [f"### {name}", "", paragraph(value), "", *fields_table(value)]
         if not issubclass(value, msgspec.Struct):
-            lines += verbs(value)
+            lines += verbs(public_members(value))
     lines += [
         "## Errors",
         "",
@@ -72,10 +110,13 @@ def library() -> str:
     return "\n".join(lines) + "\n"
 
 
-def verbs(face: type) -> Iterator[str]:
-    for name, attribute in inspect.getmembers_static(face):
-        if name.startswith("_"):
-            continue
+def public_members(owner: type) -> dict[str, Any]:
+    members = inspect.getmembers_static(owner)
+    return {name: attribute for name, attribute in members if not name.startswith("_")}
+
+
+def verbs(members: dict[str, Any]) -> Iterator[str]:
+    for name, attribute in members.items():
         member = attribute.__func__ if hasattr(attribute, "__func__") else attribute
         if isinstance(member, property):
             yield from (f"#### `{name}`", "", paragraph(member.fget), "")

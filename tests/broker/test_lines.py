@@ -182,7 +182,7 @@ def test_a_dropped_message_is_reported_to_the_next_turn(
     assert second == "second"
     full = Policy(queue=QueueLimits(cap=0, drop="new"))
     failed = with_broker(lambda b: answer_of(b, "other", "x"), full)
-    assert (failed.kind, failed.error) == ("dropped", "the line was full")
+    assert (failed.kind, failed.error) == ("dropped", "the queue was full")
 
 
 def test_a_line_whose_session_is_merged_away_is_answered_on_the_one_that_stays(

@@ -128,7 +128,7 @@ def test_a_full_line_drops_an_entry_and_says_so(
 
     assert waiting(queue) == kept
     entry = queue.get(dropped)
-    assert (entry.status, entry.error) == ("dropped", "the line was full")
+    assert (entry.status, entry.error) == ("dropped", "the queue was full")
     assert entry.ask is not None
 
 

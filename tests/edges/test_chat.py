@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents_ledger import Ledger, Session
+from agents_ledger import Compaction, Ledger, Session
 from tests.builders import chain
 from tests.edges.conftest import Run
 from tests.importers.claude_log import SESSION, Log
@@ -126,3 +126,15 @@ def test_a_whole_thread_is_rerun_until_a_turn_fails(run: Run, made: str) -> None
     with Ledger.open(made) as ledger:
         assert ledger.thread(whole.json["session"], last=0).depth == 1
     assert run("rerun", "gone").code == 3
+
+
+def test_a_whole_rerun_sends_the_query_of_a_compaction_too(run: Run, made: str) -> None:
+    with Ledger.open(made) as ledger:
+        for query in ("shorten it", ()):
+            last = ledger.get_turn("work").id
+            ledger.record("work", query, compaction=Compaction("short", last))
+
+    whole = run("rerun", "work", "--whole", "--json")
+
+    assert (whole.code, len(whole.json["turns"])) == (0, 3)
+    assert run("rerun", "work").code != 0

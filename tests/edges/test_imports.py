@@ -20,9 +20,11 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.importers import pipeline
 from agents_ledger.importers.parsing import files
-from agents_ledger.importers.port.source import Material
-from agents_ledger.ledger.projection import reconcile
+from agents_ledger.importers.port.material import Material
+from agents_ledger.ledger.core import Core
 from agents_ledger.model import settings
+from agents_ledger.model.limits import LedgerLimits
+from agents_ledger.store.database import open_database
 from tests.edges.conftest import Run
 from tests.importers.claude_log import SESSION, Log, a_log, text, uid
 from tests.importers.codex_log import THREAD, Rollout, thread_id
@@ -462,10 +464,11 @@ def test_a_killed_import_resumes(
                 raise KeyboardInterrupt
             super().__init__(*what)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(reconcile, "BATCH", 5)  # derivations a commit
+    few = LedgerLimits(batch_derivations=5)
+    with monkeypatch.context() as patched, Ledger(Core(open_database(file, limits=few))) as ledger:
         patched.setattr(pipeline, "Material", Interrupted)
-        run("import")
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.import_paths(ledger, [projects])
     for path in projects.iterdir():
         path.unlink()  # what was kept is derived all the same
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-import pytest
-
 from agents_ledger import Ledger, ToolCall
-from agents_ledger.ledger.search import turn_search
+from agents_ledger.ledger.core import Core
+from agents_ledger.model.limits import LedgerLimits
+from agents_ledger.store.database import open_database
 from tests.edges.conftest import Run
 
 
@@ -127,21 +127,18 @@ def test_the_index_is_made_anew_on_request(run: Run, file: str) -> None:
     assert run("rederive", "--index", "--json").json["turns"] == 1
 
 
-def test_a_page_that_has_not_looked_at_everything_says_so(
-    run: Run, file: str, monkeypatch: pytest.MonkeyPatch
+def test_a_page_that_has_not_looked_at_everything_continues_on_the_next(
+    run: Run, file: str
 ) -> None:
-    monkeypatch.setattr(turn_search, "WAITS_MAX", 1)
-    monkeypatch.setattr(turn_search, "WAITS_AT_ONCE", 1)
     fill(file)
     with Ledger.open(file) as ledger:
         ledger.record("main", "something else", "r")
+    few = LedgerLimits(waiting_turns=1, waiting_read_turns=1)
+    with Ledger(Core(open_database(file, limits=few))) as ledger:
+        page = ledger.search("parser")
 
-    answer = run("search", "parser")
-
-    assert (answer.code, answer.out) == (0, "")
-    assert "Only the newest candidates were searched." in answer.err
-    after = answer.err.split("--after ")[1].split()[0]
-    assert "Where is the parser?" in run("search", "parser", "--after", after).out
+    assert (page.hits, page.capped) == ((), True)
+    assert "Where is the parser?" in run("search", "parser", "--after", str(page.next)).out
 
 
 def test_words_that_may_not_be_found_are_no_options(run: Run, file: str) -> None:

@@ -22,7 +22,7 @@ import watchfiles
 from agents_ledger import Ledger
 from agents_ledger.importers import watch
 from agents_ledger.importers.pipeline import Report
-from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.port.homes import Home
 from tests.edges.conftest import Run
 from tests.importers.claude_log import SESSION, a_log, text
 from tests.waiting import PATIENCE_S, until
@@ -42,7 +42,7 @@ class Watched:
         self.thread = threading.Thread(
             target=watch.watch,
             args=(self.ledger, Home(home, {}, "linux")),
-            kwargs={"told": self.reports.append, "stop": self.stop, "wait_ms": 200},
+            kwargs={"on_report": self.reports.append, "stop": self.stop, "wait_ms": 200},
         )
         self.thread.start()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser
@@ -68,3 +69,30 @@ def test_an_exported_page_is_read_and_printed_without_scripts(
     assert "#t-" in page.url
     assert len(page.pdf()) > 10_000
     context.close()
+
+
+@pytest.mark.parametrize("function", ["light-dark(", "unknown("])
+@pytest.mark.parametrize(
+    ("scheme", "colours"),
+    [
+        ("light", ["rgb(246, 246, 243)", "rgb(28, 32, 36)"]),
+        ("dark", ["rgb(20, 23, 26)", "rgb(230, 232, 234)"]),
+    ],
+)
+def test_an_exported_page_has_colours_in_older_browsers_too(
+    browser: Browser,
+    tmp_path: Path,
+    scheme: Literal["light", "dark"],
+    colours: list[str],
+    function: str,
+) -> None:
+    address = saved(tmp_path, "demo")
+    file = tmp_path / "demo.html"
+    file.write_text(file.read_text("utf-8").replace("light-dark(", function), "utf-8")
+    # The page allows only its own style sheet, by its digest.
+    page = browser.new_page(color_scheme=scheme, bypass_csp=True)
+    page.goto(address)
+
+    style = "body => [getComputedStyle(body).backgroundColor, getComputedStyle(body).color]"
+    assert page.locator("body").evaluate(style) == colours
+    page.close()

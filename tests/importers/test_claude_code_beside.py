@@ -292,9 +292,7 @@ def test_text_typed_after_a_compaction_belongs_to_the_work_that_goes_on(
     assert said == ["Well?", "I go on."]
 
 
-def test_records_of_qwen_code_are_not_taken_for_claude_code_s(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_records_of_qwen_code_are_recognised_as_such(ledger: Ledger, tmp_path: Path) -> None:
     said = {"sessionId": SESSION, "timestamp": "2026-03-01T10:00:00Z", "cwd": "/home/dev/shop"}
     records: list[dict[str, object]] = [
         {"type": "system", "systemPayload": {"uiEvent": {}}},
@@ -305,10 +303,9 @@ def test_records_of_qwen_code_are_not_taken_for_claude_code_s(
     path = tmp_path / f"{SESSION}.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
-    report = import_paths(ledger, path)
+    import_paths(ledger, path)
 
-    assert report.unrecognised == [str(path)]
-    assert ledger.sessions() == ()
+    assert [session.origin for session in ledger.sessions()] == ["qwen-code"]
 
 
 def test_an_archive_among_the_outputs_of_a_session_is_kept_as_it_is(

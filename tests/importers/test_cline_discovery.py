@@ -8,7 +8,7 @@ from typing import Any
 
 from agents_ledger import Ledger
 from agents_ledger.importers.exclusion import PROBE
-from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.sources.cline.source import Cline
 from tests.importers import test_exclusion as exclusion
 from tests.importers.helping import import_paths

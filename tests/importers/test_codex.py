@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from agents_ledger import Ledger
-from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.sources.codex.source import Codex
 from tests.importers.codex_log import THREAD, Rollout, thread_id, turn_id
 from tests.importers.helping import import_paths, result

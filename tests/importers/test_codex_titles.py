@@ -10,7 +10,7 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.importers.discovery import find
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.sources.codex.source import Codex
 from tests.importers.codex_log import THREAD, Rollout, index_line, thread_id
 from tests.importers.helping import import_paths, result

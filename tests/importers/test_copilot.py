@@ -11,7 +11,7 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.sources.copilot.source import Copilot
 from tests.importers.copilot_log import LABEL, SESSION, Events, helped, metrics, request
 from tests.importers.helping import import_paths, packed_result, result

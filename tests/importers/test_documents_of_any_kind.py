@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents_ledger.importers.parsing.json_spans import objects
-from agents_ledger.importers.port.source import Material, Reader
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.port.source import Source
 from agents_ledger.importers.sources.chatgpt.source import ChatGpt
 from agents_ledger.importers.sources.claude_ai.source import ClaudeAi
 from agents_ledger.importers.sources.cline.source import Cline
@@ -159,7 +160,7 @@ class Memory:
         return self.contents[file_id][start : start + length]
 
 
-def derive(reader: Reader, path: str, kind: Any, *contents: bytes) -> Derivation:
+def derive(reader: Source, path: str, kind: Any, *contents: bytes) -> Derivation:
     files = [
         SourceFile(n, reader.name, path, n, "f", kind, len(c), 0, len(c))
         for n, c in enumerate(contents)

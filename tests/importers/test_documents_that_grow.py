@@ -11,7 +11,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.port.source import Material
+from agents_ledger.importers.port.material import Material
 from agents_ledger.model.imports.sources import SourceFile
 from tests.importers import test_chatgpt as chatgpt
 from tests.importers import test_cline as cline

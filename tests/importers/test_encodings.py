@@ -195,7 +195,7 @@ def test_any_piece_of_it_can_be_read(
         start, length = said.randrange(len(data) + 5), said.randrange(300)
         assert bytes_.read(1, start, length) == data[start : start + length]
         at = len(letters[: said.randrange(2000)].encode())
-        assert bytes_.kept_at(1, at) == 2 + len(data[:at].decode().encode(encoding))
+        assert bytes_.archived_offset(1, at) == 2 + len(data[:at].decode().encode(encoding))
     assert b"".join(bytes_.stream(1)) == data
     assert noticed == [1]
 
@@ -209,4 +209,4 @@ def test_what_is_broken_in_it_harms_nothing() -> None:
     assert found.decode() == "a\ufffdb\ufffd"
     assert given.read(1, 0, len(found)) == found
     assert given.read(1, len(found) - 3, 3) == "\ufffd".encode()
-    assert given.kept_at(1, len(found) - 3) == len(broken) - 1
+    assert given.archived_offset(1, len(found) - 3) == len(broken) - 1

@@ -578,7 +578,7 @@ def test_a_file_that_says_no_project_is_imported_and_told(ledger: Ledger, tmp_pa
 
     assert report.counts.imported == 1
     (fault,) = report.faults
-    assert "1 file of claude-code imported though folders are excluded" in fault.what
+    assert "1 file of claude-code imported although folders are excluded" in fault.what
 
 
 def test_what_left_out_nothing_may_go_and_the_order_may_change_without_reading_again(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents_ledger.importers import project_folders
-from agents_ledger.importers.port.source import Trace
+from agents_ledger.importers.port.source import FolderTrace
 from agents_ledger.importers.project_folders import ExcludedFolder
 
 
@@ -55,7 +55,7 @@ def test_case_is_folded_where_the_system_folds_it() -> None:
         "/users/dev/secret"
     )
     assert ExcludedFolder.of("/Users/dev/Secret", folds_case=True).contains_project(
-        Trace("dashes", "-users-dev-secret")
+        FolderTrace("dashes", "-users-dev-secret")
     )
 
 
@@ -67,7 +67,7 @@ def test_dashes_mean_the_folder_that_is_there_and_else_are_in_doubt(tmp_path: Pa
 
     def holds(folder: str, dashes: str) -> bool | None:
         return ExcludedFolder.of(str(tmp_path / folder)).contains_project(
-            Trace("dashes", f"{name}-{dashes}")
+            FolderTrace("dashes", f"{name}-{dashes}")
         )
 
     assert holds("a/b", "a-b") is False
@@ -88,6 +88,7 @@ def test_a_hash_of_a_folder_is_known_with_either_drive_letter() -> None:
     made = hashlib.md5(b"c:\\Users\\dev\\secret", usedforsecurity=False).hexdigest()
 
     assert (
-        ExcludedFolder.of("C:\\Users\\dev\\secret\\").contains_project(Trace("md5", made)) is True
+        ExcludedFolder.of("C:\\Users\\dev\\secret\\").contains_project(FolderTrace("md5", made))
+        is True
     )
-    assert ExcludedFolder.of("C:\\Users\\dev").contains_project(Trace("md5", made)) is False
+    assert ExcludedFolder.of("C:\\Users\\dev").contains_project(FolderTrace("md5", made)) is False

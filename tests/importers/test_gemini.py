@@ -11,7 +11,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.sources.gemini.source import GeminiCli
 from tests.importers.helping import import_paths, result
 

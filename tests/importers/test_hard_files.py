@@ -24,7 +24,7 @@ from agents_ledger.importers.discovery import Unrecognised, files_at
 from agents_ledger.importers.parsing import files
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.pipeline import Report, import_paths, rederive
-from agents_ledger.importers.port.source import RECORD_MAX
+from agents_ledger.importers.port.limits import LIMITS
 from agents_ledger.importers.sources.pi.source import Pi
 from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers.claude_log import SESSION, Log, text, uid
@@ -165,7 +165,7 @@ def test_a_line_too_long_to_parse_is_kept_and_told(ledger: Ledger, tmp_path: Pat
     path = a_log(tmp_path, SESSION, "a").save()
     with path.open("ab") as opened:
         opened.write(b'{"type": "user", "x": "')
-        for _ in range(RECORD_MAX // (1 << 20) + 1):
+        for _ in range(LIMITS.record_bytes // (1 << 20) + 1):
             opened.write(b"a" * (1 << 20))
         opened.write(b'"}\n')
         opened.write(json.dumps({"type": "custom-title", "customTitle": "After it"}).encode())

@@ -17,7 +17,8 @@ from agents_ledger import Ledger
 from agents_ledger.importers.discovery import Unrecognised, files_at
 from agents_ledger.importers.pipeline import Importer, rederive
 from agents_ledger.importers.port.limits import ImportLimits
-from agents_ledger.importers.port.source import Material, Reader
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.port.source import Source
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
 from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.core import Core
@@ -71,7 +72,7 @@ def rollout(folder: Path, turns: int) -> Rollout:
 
 
 def held_of(
-    reader: Reader, kind: SourceKind, data: bytes, path: Path = Path("/tasks/t/file.json")
+    reader: Source, kind: SourceKind, data: bytes, path: Path = Path("/tasks/t/file.json")
 ) -> tuple[int, int]:
     """The bytes that a derivation is and, at most, took; both without what is made once, which may
     fall into one of two."""

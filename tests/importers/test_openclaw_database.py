@@ -16,8 +16,9 @@ from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
 from agents_ledger.importers.discovery import find
 from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.port.limits import LIMITS, ImportLimits
-from agents_ledger.importers.port.source import Home, Material
+from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.sources.pi.database import BATCH_MAX
 from agents_ledger.importers.sources.pi.session_map import MapEntry, SessionMap
 from agents_ledger.importers.sources.pi.source import OpenClaw

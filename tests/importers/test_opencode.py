@@ -11,7 +11,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.sources.opencode.source import OpenCode
 from tests.importers.helping import import_paths, packed_result, result
 

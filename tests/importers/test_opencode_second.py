@@ -14,7 +14,7 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
 from agents_ledger.importers import discovery, pipeline
-from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.port.homes import Home
 from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers import test_exclusion as exclusion
 from tests.importers import test_opencode as first

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.sources.pi.source import OpenClaw, Pi
 from tests.importers.helping import import_paths, result
 

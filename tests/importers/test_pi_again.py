@@ -10,7 +10,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.sources.pi.source import Pi
 from tests.importers.helping import import_paths, result
 from tests.importers.test_pi import ONE, TWO, USAGE, Transcript, call, openclaw

@@ -16,7 +16,7 @@ from agents_ledger.importers.parsing.encodings import is_text, texts
 from agents_ledger.importers.parsing.json_spans import Pieces, objects
 from agents_ledger.importers.parsing.lenient_json import BROKEN, decode_with_repairs, repair_json
 from agents_ledger.importers.port.limits import ImportLimits
-from agents_ledger.importers.port.source import Material, Place
+from agents_ledger.importers.port.material import Material, RecordSpan
 from agents_ledger.model.imports.sources import SourceFile
 from tests.importers.test_memory import Given
 
@@ -78,7 +78,7 @@ def test_half_a_letter_leaves_all_but_its_own_piece_where_they_stand() -> None:
     mended, *others = [pieces.held(bytes(raw)) for raw in pieces.read(_raws)]
 
     assert mended == rb'{"said":"cut \ufffd"}'
-    assert [type(each) for each in others] == [Place, Place]
+    assert [type(each) for each in others] == [RecordSpan, RecordSpan]
     assert [material.bytes_of(each) for each in others] == messages[1:]
 
 
@@ -108,7 +108,7 @@ def test_numbers_that_are_none_leave_all_pieces_where_they_stand() -> None:
     first, *found = [pieces.held(bytes(raw)) for raw in pieces.read(_raws)]
 
     assert material.bytes_of(first) == b"NaN"
-    assert [type(each) for each in found] == [Place, Place, Place, bytes, Place]
+    assert [type(each) for each in found] == [RecordSpan, RecordSpan, RecordSpan, bytes, RecordSpan]
     del messages[3], found[3]
     assert [material.bytes_of(each) for each in found] == messages
 

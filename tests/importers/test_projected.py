@@ -11,7 +11,12 @@ from msgspec import structs
 from agents_ledger import Ledger
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.ledger.projection.reconcile import Names, ProjectionResult, Projector
-from agents_ledger.model.imports.sources import Derivation, DerivedSession, DerivedTurn
+from agents_ledger.model.imports.sources import (
+    Derivation,
+    DerivedSession,
+    DerivedTurn,
+    SourceFile,
+)
 from agents_ledger.model.turns import Turn
 
 
@@ -29,12 +34,15 @@ def _turn(name: str, parent: str | None, answer: str | None) -> DerivedTurn:
 
 
 def project(
-    ledger: Ledger, turns: tuple[DerivedTurn, ...], *sessions: DerivedSession
+    ledger: Ledger,
+    turns: tuple[DerivedTurn, ...],
+    *sessions: DerivedSession,
+    files: tuple[SourceFile, ...] = (),
 ) -> ProjectionResult:
     derivation = Derivation(turns=turns, sessions=sessions)
     done: list[ProjectionResult | Exception] = []
     projector = Projector(ledger._core)
-    projector.add("made", 1, (), derivation, names=Names(derivation), done=done.append)
+    projector.add("made", 1, files, derivation, names=Names(derivation), done=done.append)
     projector.flush()
     assert isinstance(done[0], ProjectionResult), done
     return done[0]
@@ -68,3 +76,42 @@ def test_a_session_s_parent_is_the_one_that_its_records_name_now(
 
     assert ledger.session("made:child").parent_session_label == parent
     assert ledger.audit() == ()
+
+
+def test_a_fork_on_a_retired_turn_moves_to_the_turn_that_repeats_its_records(
+    ledger: Ledger,
+) -> None:
+    columns = "id, source, path, generation, family, kind, size, mtime_ns, kept_bytes"
+    insert = f"INSERT INTO source_files ({columns}, first_seen_at, seen_at) VALUES"
+    values = "(1, 'made', '/a', 0, 'f', 'lines', 0, 1, 0, 1, 1)"
+    ledger._core.write(lambda tx: tx.execute(f"{insert} {values}"))
+    file = SourceFile(1, "made", "/a", 0, "f", "lines", 0, 1, 0)
+
+    def of_file(turn: DerivedTurn, *repeated: str) -> DerivedTurn:
+        return structs.replace(turn, file_ids=frozenset({1}), repeated_ids=repeated)
+
+    session = DerivedSession(
+        session_id="s", label="made:s", head="first", file_ids=frozenset({1}), updated_at=1
+    )
+    root = of_file(_turn("root-turn", None, "That."))
+    project(
+        ledger,
+        (root, of_file(_turn("first-turn", "root-turn", "Yes."))),
+        structs.replace(session, head="first-turn"),
+        files=(file,),
+    )
+    ledger.fork("first-turn", label="mine")
+
+    project(
+        ledger,
+        (
+            root,
+            of_file(_turn("between-turn", "root-turn", "Or.")),
+            of_file(_turn("again-turn", "between-turn", "Yes."), "first-turn", "first-turn-asked"),
+            of_file(_turn("last-turn", "again-turn", "End.")),
+        ),
+        structs.replace(session, head="last-turn", updated_at=2),
+        files=(file,),
+    )
+
+    assert ledger.session("mine").thread_id == "again-turn"

@@ -15,7 +15,7 @@ import pytest
 from agents_ledger.importers import exclusion
 from agents_ledger.importers.exclusion import PROBE, CachedProbe, ExcludedFolders
 from agents_ledger.importers.parsing import files
-from agents_ledger.importers.parsing.row_filter import told
+from agents_ledger.importers.parsing.row_filter import excluded_sessions
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
 from agents_ledger.importers.sources.cline.records import HISTORY
 from agents_ledger.importers.sources.cline.source import Cline
@@ -142,9 +142,9 @@ def test_a_chain_of_sessions_is_climbed_once() -> None:
     parents = Counted(zip(names[1:], names, strict=False))
     parents |= {"x": "y", "y": "x"}
 
-    left, known = told(
+    excluded, with_project = excluded_sessions(
         {"s0": "/w/a", "s9": "/w/b"}, parents, [*names[::-1], "x", "y"], {"/w/a"}.__contains__
     )
 
-    assert (left, known) == (frozenset(names[:9]), frozenset(names))
+    assert (excluded, with_project) == (frozenset(names[:9]), frozenset(names))
     assert steps <= number + 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.port.source import Reader
+from agents_ledger.importers.port.source import Source
 from agents_ledger.importers.sources.aider.source import Aider
 from agents_ledger.importers.sources.aix.source import Aix
 from agents_ledger.importers.sources.chatgpt.source import ChatGpt
@@ -28,7 +28,7 @@ from tests.importers.claude_log import SESSION, a_log
 from tests.importers.helping import import_paths, result
 from tests.raw import Raw
 
-ALL: tuple[Reader, ...] = (
+ALL: tuple[Source, ...] = (
     ClaudeCode(),
     Codex(),
     Copilot(),

@@ -14,7 +14,7 @@ from agents_ledger import Ledger
 from agents_ledger.importers import requests
 from agents_ledger.importers.pipeline import rederive
 from agents_ledger.importers.requests import RequestRefused, import_sessions
-from agents_ledger.importers.sources.import_requests.records import Key, in_camel
+from agents_ledger.importers.sources.import_requests.records import ImportKey, in_camel
 from agents_ledger.ledger.projection import import_requests
 from tests.importers.helping import result
 from tests.raw import Raw
@@ -97,11 +97,11 @@ def request(*items: Any, key: str = "k1", **more: Any) -> dict[str, Any]:
 
 
 def turn_id(name: str, session: str = "s1") -> str:
-    return Key("aix", "cursor", session).id_of("turn", name)
+    return ImportKey("aix", "cursor", session).id_of("turn", name)
 
 
 def label(session: str = "s1") -> str:
-    return Key("aix", "cursor", session).label()
+    return ImportKey("aix", "cursor", session).label()
 
 
 def test_full_graph(ledger: Ledger) -> None:
@@ -140,7 +140,7 @@ def test_full_graph(ledger: Ledger) -> None:
 
 
 def test_the_ids_and_labels_are_those_of_the_contract(ledger: Ledger) -> None:
-    key = Key("aix", "cursor", "Some Session/ID")
+    key = ImportKey("aix", "cursor", "Some Session/ID")
     assert key.id_of("turn", "t1").startswith("imp_turn_")
     assert len(key.id_of("message", "m1")) == len("imp_message_") + 24
     assert key.label().startswith("import:cursor:some-session-id:")
@@ -388,7 +388,7 @@ def family() -> list[dict[str, Any]]:
 
 def check_family(ledger: Ledger) -> None:
     spawned = {s.label: s for s in ledger.sessions()}
-    parent = Key("aix", "cursor", "parent")
+    parent = ImportKey("aix", "cursor", "parent")
     child = spawned[label("by-call")]
     assert child.is_subagent
     assert child.parent_session_label == label("parent")
@@ -446,7 +446,7 @@ def test_a_child_named_later_by_a_call_leaves_the_turn_it_hung_on(ledger: Ledger
     import_sessions(ledger, request(item("child", "f2", session=named), key="k2"))
     child = ledger.session(label("child"))
     assert child.parent_turn_id == turn_id("t2")
-    assert child.spawn_tool_call_id == Key("aix", "cursor", "s1").id_of("tool", "c1")
+    assert child.spawn_tool_call_id == ImportKey("aix", "cursor", "s1").id_of("tool", "c1")
     assert ledger.audit() == ()
 
 

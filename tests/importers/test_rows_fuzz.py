@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from agents_ledger import Ledger
-from agents_ledger.importers.sources.aix.source import TABLES as AIX
+from agents_ledger.importers.sources.aix.rules import TABLES as AIX
 from agents_ledger.importers.sources.opencode.rules import TABLES as OPENCODE
 from agents_ledger.importers.sources.opencode.rules import TYPES
 from agents_ledger.importers.sources.pi.database import TABLES as OPENCLAW

@@ -172,7 +172,7 @@ def test_little_of_a_large_file_is_looked_at(tmp_path: Path) -> None:
 
     looked = list(files.throughout(path))
 
-    assert len(looked) <= files.PLACES + 1
+    assert len(looked) <= files.SAMPLES + 1
     assert {len(each) for each in looked} == {files.HEAD_BYTES}
     assert looked[0] == path.read_bytes()[-files.HEAD_BYTES :]
 

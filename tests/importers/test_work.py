@@ -15,7 +15,7 @@ from agents_ledger import Ledger
 from agents_ledger.importers.discovery import FileSelection, Unrecognised, files_at
 from agents_ledger.importers.parsing import files
 from agents_ledger.importers.pipeline import Importer
-from agents_ledger.importers.port.source import Line, Material
+from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.transcript.copy_detection import Heads
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projection import reconcile
@@ -177,7 +177,7 @@ def test_a_file_with_many_forks_is_read_once_or_twice_not_once_for_every_fork(
     read: Counter[str] = Counter()
     lines = Material.lines
 
-    def counted(self: Material, file: SourceFile) -> Iterator[Line]:
+    def counted(self: Material, file: SourceFile) -> Iterator[SourceLine]:
         read[file.path] += 1
         return lines(self, file)
 

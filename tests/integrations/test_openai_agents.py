@@ -31,6 +31,7 @@ from openai.types.responses import (
 
 from agents_ledger import Ledger, Message, ResultItem, TextItem
 from agents_ledger.integrations.openai_agents import LedgerSession
+from agents_ledger.ledger.core import Core
 
 
 def said(role: str, text: str) -> Any:
@@ -235,6 +236,22 @@ def test_an_unknown_or_empty_session_has_nothing(ledger: Ledger) -> None:
     run(session.clear_session())
     run(session.add_items([]))
     assert ledger.sessions() == ()
+
+
+@pytest.mark.parametrize("kind", [ValueError, TypeError, LookupError])
+def test_an_error_of_the_caller_starts_no_audit(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    audits: list[None] = []
+    monkeypatch.setattr(Core, "_broken_rule", lambda _: audits.append(None))
+    ledger.record("main", "hello", "hi")
+
+    def read(pages: object) -> None:
+        raise kind("of the caller")
+
+    with pytest.raises(kind, match="of the caller"):
+        ledger.read_transcript("main", read, page=None)
+    assert audits == []
 
 
 def test_popping_and_clearing_move_the_pointer_and_delete_nothing(ledger: Ledger) -> None:

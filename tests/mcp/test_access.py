@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -17,7 +18,7 @@ from mcp import Client
 from agents_ledger import Ledger, Session
 from agents_ledger.asgi.limits import RateLimits
 from agents_ledger.ledger.access import Tokens
-from agents_ledger.mcp.serving import http_app
+from agents_ledger.mcp.serving import TOKEN_KEY, http_app, token_of
 from tests.builders import chain
 from tests.mcp.test_mcp import call, connected, refusal, run
 from tests.waiting import PATIENCE_S, until
@@ -164,3 +165,14 @@ def test_a_stream_ends_when_its_token_is_revoked(told: Ledger) -> None:
             for _ in stream.iter_raw():
                 assert time.monotonic() < deadline, "the stream goes on"
         assert http.post(url, headers=headers, json=PING).status_code == 401
+
+
+def test_only_a_token_counts_as_the_token_of_a_request(ledger: Ledger) -> None:
+    token, _ = Tokens(ledger._core).create("reader", ("read",))
+
+    def stored(value: object) -> Any:
+        return SimpleNamespace(request=SimpleNamespace(scope={TOKEN_KEY: value}))
+
+    assert token_of(stored(token)) is token
+    assert token_of(stored("admin")) is None
+    assert token_of(SimpleNamespace(request=None)) is None

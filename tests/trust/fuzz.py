@@ -22,7 +22,7 @@ from msgspec import Struct, structs
 from agents_ledger import Ledger
 from agents_ledger.importers.parsing import lenient_json
 from agents_ledger.importers.pipeline import Importer, import_paths
-from agents_ledger.importers.port.source import Material
+from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.requests import RequestRefused, import_sessions
 from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.projection.source_records import Sources

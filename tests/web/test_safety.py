@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import urllib.parse
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from agents_ledger import Refused
 from agents_ledger.asgi.limits import ClientBuckets
 from agents_ledger.cli.servers.server import Server, Serving
 from agents_ledger.ledger.access import Tokens
-from agents_ledger.web.security import csrf_of
+from agents_ledger.web.security import FORM_MAX, RequestHead, _csrf, csrf_of
 from tests.waiting import PATIENCE_S
 from tests.web.conftest import Running
 
@@ -131,6 +133,23 @@ def test_a_form_needs_a_csrf_token(running: Running) -> None:
     assert annotated({"csrf": right}, Origin="https://evil.example") == 403
     assert running.ledger.session("demo").note is None
     assert annotated({"note": "", "csrf": right}, Origin=origin) == 303
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_large_form_is_accepted_if_it_has_arrived_whole(is_whole: bool) -> None:
+    body = b"csrf=right&note=" + b"x" * FORM_MAX
+    message = {"type": "http.request", "body": body, "more_body": not is_whole}
+    headers = [(name.encode(), value.encode()) for name, value in FORM.items()]
+    scope = {"method": "POST", "path": "/", "query_string": b"", "headers": headers}
+
+    async def receive() -> Any:
+        return message
+
+    async def check() -> tuple[Any, bool]:
+        receive_again, is_right = await _csrf(receive, RequestHead(scope), "right")
+        return await receive_again(), is_right
+
+    assert asyncio.run(check()) == (message, is_whole)
 
 
 def test_a_simple_request_of_another_page_changes_nothing(running: Running) -> None:

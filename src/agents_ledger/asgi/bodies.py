@@ -5,8 +5,11 @@ from __future__ import annotations
 from agents_ledger.asgi.revocation import ASGIMessage, ASGIReceive
 
 
-async def read_body(receive: ASGIReceive, most: int) -> bytes | None:
-    """The body of a request; None if it has more than `most` bytes."""
+async def read_body(receive: ASGIReceive, most: int) -> tuple[bytes, bool]:
+    """The body of a request, and whether that is all of it.
+
+    Reading ends with the chunk that exceeds `most` bytes: a last chunk may exceed them.
+    """
     body = bytearray()
     more = True
     # Stops reading at the limit: a Content-Length is not trusted, and chunked bodies have none.
@@ -14,7 +17,7 @@ async def read_body(receive: ASGIReceive, most: int) -> bytes | None:
         message = await receive()
         body += message.get("body", b"")
         more = message.get("more_body", False)
-    return None if len(body) > most else bytes(body)
+    return bytes(body), not more
 
 
 def replay(body: bytes, receive: ASGIReceive) -> ASGIReceive:

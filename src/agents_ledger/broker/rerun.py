@@ -58,7 +58,7 @@ async def rerun(
 async def _turns_with_query(broker: Broker, target: str, *, whole: bool) -> list[Turn]:
     last = None if whole else 1
     thread = await broker.ledger.thread(target, last=last)
-    turns = [turn for turn in thread.turns if turn.query and turn.compaction is None]
+    turns = [turn for turn in thread.turns if turn.query and (whole or turn.compaction is None)]
     if not turns:
         raise Refused(f"{target!r} has no query to run again", "Choose a turn with a query.")
     return turns

@@ -63,28 +63,28 @@ def assemble(
     count: Counter = estimate_tokens,
 ) -> Assembled:
     """The context of a thread; within `budget` tokens, if that is given."""
-    row = ItemBuilder()
-    blocks = tuple(block for block in _blocks(history, row, count) if block.items)
+    builder = ItemBuilder()
+    blocks = tuple(block for block in _blocks(history, builder, count) if block.items)
     cuts: tuple[Cut, ...] = ()
     if budget is not None:
         room = budget - prompt_tokens(history.system_prompt, count)
         blocks, cuts = fit(blocks, room, last, count)
     visible_ids = {block.turn_id for block in blocks}
-    repairs = tuple(repair for repair in row.repairs if repair.turn_id in visible_ids)
+    repairs = tuple(repair for repair in builder.repairs if repair.turn_id in visible_ids)
     return Assembled(history.system_prompt, blocks, repairs, cuts)
 
 
-def _blocks(history: VisibleThread, row: ItemBuilder, count: Counter) -> Iterator[ContextBlock]:
+def _blocks(history: VisibleThread, builder: ItemBuilder, count: Counter) -> Iterator[ContextBlock]:
     if history.summary:
         turn_id = history.summary_turn_id
         words = f"{SUMMARY}\n{history.summary}"
         yield block("summary", turn_id, [TextItem("user", words, turn_id, "summary")], count)
     for turn in (*history.picked, *history.kept):
-        yield block("kept", turn.id, row.turn(turn, "kept"), count)
+        yield block("kept", turn.id, builder.turn(turn, "kept"), count)
     for turn in history.since:
-        yield block("since", turn.id, row.turn(turn, "since"), count)
+        yield block("since", turn.id, builder.turn(turn, "since"), count)
     if history.query:
-        yield block("query", None, row.messages(history.query, "query"), count)
+        yield block("query", None, builder.messages(history.query, "query"), count)
 
 
 def prompt_tokens(system_prompt: str | None, count: Counter = estimate_tokens) -> int:

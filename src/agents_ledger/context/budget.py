@@ -110,8 +110,8 @@ def _told(whole: ContextBlock, saved: dict[CutKind, int]) -> Iterator[Cut]:
     """The cuts of a block; of one that was left out, only that."""
     if "turn" in saved:
         saved = {"turn": whole.tokens}
-    for index, gain in saved.items():
-        yield Cut(index, whole.turn_id, gain)
+    for kind, gain in saved.items():
+        yield Cut(kind, whole.turn_id, gain)
 
 
 def _short_results(whole: ContextBlock, over: int, count: Counter) -> ContextBlock:

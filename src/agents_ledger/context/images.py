@@ -37,8 +37,8 @@ def _image(block: dict[str, Any], owner: str) -> ImageItem:
     return ImageItem(f"{path or owner}{size}", media_type)
 
 
-def _text(said: dict[str, Any], *names: str) -> str | None:
-    candidates = (said.get(name) for name in names)
+def _text(fields: dict[str, Any], *names: str) -> str | None:
+    candidates = (fields.get(name) for name in names)
     return next((value for value in candidates if isinstance(value, str) and value), None)
 
 

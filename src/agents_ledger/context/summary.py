@@ -49,12 +49,12 @@ def _told(item: Item) -> str:
     return ""
 
 
-def pieces(told: Iterable[str], tokens_max: int, count: Counter) -> Iterator[str]:
+def pieces(texts: Iterable[str], tokens_max: int, count: Counter) -> Iterator[str]:
     """The turns of a transcript, joined to pieces that a summariser can take at once. A turn that
     is longer than that is cut in its middle: its beginning and end tell most."""
     held: list[str] = []
     size = 0
-    for whole in told:
+    for whole in texts:
         fits = count(whole) <= tokens_max
         text = whole if fits else shorten(whole, tokens_max * 2 // 3, tokens_max // 4)
         if held and size + count(text) > tokens_max:

@@ -101,7 +101,7 @@ def _message(message: Message, *, full: bool) -> Iterator[str]:
 
 def _call(call: ToolCall, *, full: bool) -> Iterator[str]:
     argument = line(summaries.argument(call.params_json), TITLE_MAX)
-    outcome = line(summaries.outcome(call), TITLE_MAX)
+    outcome = line(summaries.outcome(call, most=TITLE_MAX), TITLE_MAX)
     yield f"\n**{line(call.tool_name)}** {argument} → {outcome}\n"
     yield f"\n{_parameters(call.params_json, full=full)}\n"
     result = "\n".join(summaries.texts_of(decoded(call.result_json)))

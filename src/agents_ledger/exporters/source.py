@@ -80,7 +80,7 @@ def write_files(
     paths = [target] if is_single else _inside(target, files)
     for path in paths if is_single or target.is_dir() else [target, *paths]:
         # All paths are checked before the first is written. lexists: a dangling link counts as
-        # taken, since writing would follow it.
+        # taken.
         if os.path.lexists(path):
             raise Refused(f"{path} already exists", "Choose another path.")
     for file, path in zip(files, paths, strict=True):

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from threading import Thread
 from typing import BinaryIO
@@ -29,6 +30,7 @@ from agents_ledger.model.errors import Conflict, LedgerError, Refused, StoreUnav
 from agents_ledger.model.imports.sources import Fault, SourceFile, SourceKind
 
 COMPRESSED_IN_THREAD = 64 << 10  # less is compressed before a thread has started
+# zstd releases the GIL; a second process for deriving cost more CPU (docs/decisions/0027).
 COMPRESSION_THREADS = 2  # compressing is a sixth of an import
 
 
@@ -96,7 +98,6 @@ class Archiver:
                     raise
 
     def flush(self) -> None:
-        """Commit the current batch."""
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         if not batch:
             return
@@ -113,24 +114,24 @@ class Archiver:
 
     def _add(self, file: HistoryFile) -> None:
         path, source = file.path, file.source
-        known = self._sources.file(files.logical_path(path))
+        archived = self._sources.file(files.logical_path(path))
         exclusion = ExcludedFolders.of(file.exclude).row_exclusion(source, path)
-        if known and row_archive.is_unchanged(known, path, source.tables, exclusion):
-            self._count_excluded(known, exclusion)
-            self._add_unless_derived(known, source)
+        if archived and row_archive.is_unchanged(archived, path, source.tables, exclusion):
+            self._count_excluded(archived, exclusion)
+            self._add_unless_derived(archived, source)
             return
         with files.open_regular(path) as opened:
             status = os.fstat(opened.fileno())
             looks = (status.st_size, status.st_mtime_ns)
-            if known and known.kind != "rows" and (known.size, known.mtime_ns) == looks:
-                self._add_unless_derived(known, source)
+            if archived and archived.kind != "rows" and (archived.size, archived.mtime_ns) == looks:
+                self._add_unless_derived(archived, source)
                 return
             files.check_unpacked(path, opened)
             kind = source.kind_of(path, files.head_of(path, opened))
             if kind != "rows":
-                self._add_content(file, known, opened, kind)
+                self._add_content(file, archived, opened, kind)
         if kind == "rows" and source.tables:
-            self._add_rows(file, known, exclusion)
+            self._add_rows(file, archived, exclusion)
 
     def add_to_derive(self, file: SourceFile, source: Source) -> None:
         self.families.setdefault(file.family, source)
@@ -251,6 +252,7 @@ class Archiver:
             last = self._sources.read(archived.id, max(0, size - TAIL_BYTES), TAIL_BYTES)
         chunks = files.chunks(file.path, opened, size)
         data = next(chunks, b"")
+        # A fork begins with copies, which take little room when compressed against the original.
         if size == 0 and archived.kind == "lines":
             base = base or self._original(archived, data)
         while True:
@@ -313,10 +315,10 @@ class Archiver:
         folder = os.path.join(os.path.dirname(file.path), "")
         if folder not in self._folders:
             self._folders.add(folder)
-            by_age = sorted(self._sources.files_under(folder), key=lambda known: known.mtime_ns)
-            for known in by_age[-TRIED:]:
-                if known.source == file.source and known.kind == "lines":
-                    heads.remember(known.path, self._sources.read(known.id, 0, HEAD_BYTES))
+            by_age = sorted(self._sources.files_under(folder), key=attrgetter("mtime_ns"))
+            for archived in by_age[-TRIED:]:
+                if archived.source == file.source and archived.kind == "lines":
+                    heads.remember(archived.path, self._sources.read(archived.id, 0, HEAD_BYTES))
         path = heads.original(data)
         shares_ids = path is not None and heads.shares_ids(path, data)
         heads.remember(file.path, data)

@@ -217,6 +217,7 @@ def identify(path: Path) -> tuple[Source | None, bytes]:
     Tried in this order: the first bytes, the schema of a database, the folders above it, lines
     further on (its beginning may be damaged), its name.
     """
+    # A first line may be longer than 64 KB: images are inline.
     for size in HEAD_SIZES:
         head = files.head(path, size)
         source = recognise(path, head, SOURCES.values())

@@ -22,6 +22,7 @@ from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.settings import is_whole
 
 T = TypeVar("T")
+# The folder is mostly in the first record, but a file may begin with a long one.
 HEAD_SIZES = (files.HEAD_BYTES, 1 << 20, LIMITS.record_bytes)  # tried one after the other
 
 Verdict = Literal["included", "excluded", "unknown", "ambiguous"]
@@ -164,6 +165,7 @@ def _own_folder(line: bytes) -> str | None:
     """The working folder of a record itself: a deeper "cwd" is an argument of a tool."""
     record = as_dict(parse_json(line))
     context = as_dict(as_dict(record.get("data")).get("context"))
+    # Where Claude Code, Codex and Copilot CLI have it.
     candidates = (record, as_dict(record.get("payload")), context)
     return next((cwd for fields in candidates if (cwd := as_text(fields.get("cwd")))), None)
 

@@ -118,7 +118,9 @@ class Importer:
         `progress` is called with the number of bytes done since the last call."""
         started_at = now_ms()
         self.report.empty += empty_files(files)
+        # An import that died may have archived titles for sessions that it did not derive again.
         self._new_titles += self.sources.unshown_titles()
+        # Before archiving: what this import archives is behind as well, and is derived anyway.
         unfinished = [file for file in self.sources.files_behind() if file.source in SOURCES]
         archiver = self._archive(files, progress)
         for file in unfinished:  # left by an interrupted import
@@ -240,11 +242,11 @@ class Importer:
                 check_related(families, derivation.turns, files)
             names = self._projector.names_of(derivation)
             shared = self._files_sharing(names) - set(files)
-            others = {self.sources.file_by_id(file_id).family for file_id in shared}
-            others -= {file.family for file in files.values()}  # superseded states of these
-            if merged is not None and merged.merge(source, families, others, names):
+            related = {self.sources.file_by_id(file_id).family for file_id in shared}
+            related -= {file.family for file in files.values()}  # superseded states of these
+            if merged is not None and merged.merge(source, families, related, names):
                 return None
-            more = self._files(source, others, superseded)
+            more = self._files(source, related, superseded)
             if more.keys() <= files.keys():
                 return _Derived(files, derivation, names)
             files |= more

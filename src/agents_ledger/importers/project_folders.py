@@ -15,6 +15,7 @@ from typing import NamedTuple
 from agents_ledger.importers.port.source import FolderTrace, Project
 from agents_ledger.model.settings import is_windows
 
+# The usual file systems there do not distinguish case.
 FOLDS_CASE = sys.platform in ("darwin", "win32")
 DRIVE_PREFIX = re.compile(r"^(?:\\\\\?\\|/)(?=[A-Za-z]:)")  # \\?\C: and /C:
 NOT_ALPHANUMERIC = re.compile(r"[^0-9A-Za-z]+")
@@ -22,6 +23,7 @@ NOT_ALPHANUMERIC = re.compile(r"[^0-9A-Za-z]+")
 
 def normalize(path: str, folds_case: bool = FOLDS_CASE) -> str:
     """A path in the form that is compared. Windows paths are recognised on any system."""
+    # Composed and decomposed names are the same folder on macOS.
     path = unicodedata.normalize("NFC", DRIVE_PREFIX.sub("", path, count=1))
     if is_windows(path):
         return ntpath.normpath(path).replace("\\", "/").casefold()

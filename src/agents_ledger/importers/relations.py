@@ -20,6 +20,7 @@ def family_files(
     """The files of a family to derive from. `superseded` includes states of documents that later
     states contain; so does a new version of the source."""
     files = sources.files_of_family(family)
+    # A new version of a source may take more from states that a later one contained so far.
     is_current = {file.derived_version for file in files} <= {source.version, SUPERSEDED, 0}
     if superseded or not is_current:
         return list(files)
@@ -52,7 +53,7 @@ def original_family(family: str, copies: Mapping[str, str]) -> str:
 
 
 class Unrelated(Exception):
-    """Families that were taken for copies share no turns."""
+    """Families that were merged as copies share no turns."""
 
 
 def check_related(
@@ -98,14 +99,16 @@ class MergeGroups:
         """Put families in one group with these others and with all groups they share a name with;
         False if there are neither."""
         members = {*families, *others}
-        known = self._groups_of(chain(members, names.of_trees())) if self._groups else set[int]()
-        if not known and not (members - {*families}):
+        group_ids = (
+            self._groups_of(chain(members, names.of_trees())) if self._groups else set[int]()
+        )
+        if not group_ids and not (members - {*families}):
             return False
-        group = min(known, default=len(self._merged_into))
-        if not known:
+        group = min(group_ids, default=len(self._merged_into))
+        if not group_ids:
             self._merged_into.append(group)
             self._groups[group] = MergeGroup(source, set())
-        for other in known - {group}:
+        for other in group_ids - {group}:
             self._merged_into[other] = group
             members |= self._groups.pop(other).families
         self._groups[group].families.update(members)

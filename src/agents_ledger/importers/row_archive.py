@@ -100,6 +100,7 @@ def archive_rows(
     state = databases.state(path)
     new_rows = _NewRows(sources, file, tables, exclusion.make_filter, limits)
     batch, size, number = [], 0, 0
+    # Until all is archived the old cursor stays: after an interruption no row is missed.
     cursor_before = file.cursor_json
     try:
         with databases.snapshot(path, limits) as connection:
@@ -168,6 +169,7 @@ class _NewRows:
             if row is None:
                 continue
             data = frame(row)
+            # Read only when it is needed: a table that grows has no rows to compare.
             if scanned.is_new or self._digests().get(row.identity) != digest(data):
                 for value in scanned.large_values:
                     yield from value.frames()
@@ -187,6 +189,7 @@ class _NewRows:
             row_filter = self._make_filter(partial(select, connection, limits=self._limits))
         if row_filter is not None:
             self.excluded = {hashed(name) for name in row_filter.excluded}
+        # A cursor is past the rows of sessions that were excluded before.
         if not self._excluded_before <= self.excluded:
             self.cursors = {}
         return row_filter
@@ -269,6 +272,7 @@ def _last_rows_are_unchanged(
     key = ", ".join(map(quoted, table.key))
     for rowid, identity in cursor.last_rows.items():
         row = connection.execute(f"SELECT {key} FROM {name} WHERE rowid = ?", (rowid,)).fetchone()
+        # A deleted row is no sign of a vacuum; another key under its rowid is.
         if row and RowRecord(table.name, table.key, table.key, row).identity.hex() != identity:
             return False
     return True

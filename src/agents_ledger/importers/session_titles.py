@@ -10,6 +10,7 @@ from agents_ledger.model.imports.sources import SourceFile, SourceTitle
 
 # Claude Code: summaries name the last record of a session, which may be a part of a message.
 OWN_ID = re.compile(rb'"uuid"\s{0,8}:\s{0,8}"([0-9A-Za-z-]{36})"')
+# `"uuid": "` with white space, and 36 characters.
 OWN_ID_MAX = 64  # bytes
 
 
@@ -46,5 +47,6 @@ def _has_record(sources: Sources, file: SourceFile, record_ids: Set[bytes]) -> b
         data = rest + block
         if not record_ids.isdisjoint(OWN_ID.findall(data)):
             return True
+        # An id may be cut by the end of a block.
         rest = data[-OWN_ID_MAX:]
     return False

@@ -85,8 +85,8 @@ def count_excluded_sessions(candidates: Iterable[HistoryFile]) -> ExcludedCounts
 
 def is_behind(archived: Sources, file: HistoryFile) -> bool:
     """Whether a file has something that is not archived."""
-    known = archived.file(files.logical_path(file.path))
-    if known is None:
+    source_file = archived.file(files.logical_path(file.path))
+    if source_file is None:
         return True
     path = files.on_disk(file.path)
     try:
@@ -95,7 +95,10 @@ def is_behind(archived: Sources, file: HistoryFile) -> bool:
         return False
     except OSError:  # the import will report it
         return True
-    return (known.size, known.mtime_ns) not in ((status.st_size, status.st_mtime_ns), state)
+    return (source_file.size, source_file.mtime_ns) not in (
+        (status.st_size, status.st_mtime_ns),
+        state,
+    )
 
 
 def _days_left(home: Home, file: HistoryFile) -> int | None:

@@ -147,6 +147,7 @@ def _changed_files(
 ) -> Iterator[HistoryFile]:
     """The files of history among changed paths and below changed folders."""
     seen: set[Path] = set()
+    # Writers change the log of a database, and the database itself only at a checkpoint.
     for path in map(_without_sidecar_suffix, paths):
         for root, watched in roots.items():
             if path == root or root in path.parents:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Work
@@ -58,6 +58,10 @@ class Face:
 
 class Begins:
     """What a verb has begun when it returns; with asyncio, once it is awaited or entered."""
+
+    def _begun(self, state: T | None) -> T:
+        """What is known since the beginning."""
+        return cast("T", state)
 
     def __enter__(self) -> Self:
         return self

@@ -20,7 +20,7 @@ from agents_ledger.ledger.turns.live import NO_RESPONSE, LiveState
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import Engine
 from agents_ledger.model.compaction import Compaction, Trigger
-from agents_ledger.model.errors import Conflict, OutcomeUnknown, Refused
+from agents_ledger.model.errors import Conflict, OutcomeUnknown
 from agents_ledger.model.reports.routing import SmartFork
 from agents_ledger.model.sessions import (
     Alias,
@@ -288,9 +288,7 @@ class LiveTurn(Begins):
     @property
     def state(self) -> LiveState:
         """What the turn's writer knows of it."""
-        if self._state is None:
-            raise Refused("this turn has not begun", "Await it, or enter it with `async with`.")
-        return self._state
+        return self._begun(self._state)
 
     def message(self, message: str | Message, *, streamed: bool = False) -> Message:
         """Commit a message; a text becomes an assistant message.
@@ -356,7 +354,8 @@ class LiveTurn(Begins):
             uninterrupted(self.fail, live.reason_of(error) if error else NO_RESPONSE)
         except Conflict:
             if error is None:
-                raise  # otherwise the turn was sealed before the error, which says more
+                # Otherwise the turn was sealed before the error, which says more.
+                raise
 
 
 class LiveCall(Begins):

@@ -103,7 +103,8 @@ class Subjects(ReadVerbs):
         The first page has `page` turns and each following one twice as many as the one before;
         None: one page has all. An unknown or empty thread has no pages.
         """
-        return self._read(lambda tx: read(transcripts.backwards(tx, target, page=page)))
+        # Not `_read`: an error of the caller's function is no reason for an audit.
+        return self._core.db.read(lambda tx: read(transcripts.backwards(tx, target, page=page)))
 
     def graft(
         self,

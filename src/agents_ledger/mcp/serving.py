@@ -95,12 +95,12 @@ class _TokenGuard:
         scope[TOKEN_KEY] = token
         if scope["method"] == "POST":
             # Read before the SDK sees it: size and JSON are limited as on the web server.
-            body = await read_body(receive, BODY_MAX)
+            body, _ = await read_body(receive, BODY_MAX)
             refusal = await self._check_body(body)
             if refusal is not None:
                 await _refuse(refusal, scope, receive, send)
                 return
-            receive = replay(body or b"", receive)
+            receive = replay(body, receive)
         exchange = RevocableExchange(
             self._streams, StreamLease(token.id, lambda: True), receive, send
         )
@@ -109,8 +109,8 @@ class _TokenGuard:
         finally:
             await exchange.close()
 
-    async def _check_body(self, body: bytes | None) -> _HttpRefusal | None:
-        if body is None:
+    async def _check_body(self, body: bytes) -> _HttpRefusal | None:
+        if len(body) > BODY_MAX:
             return _TOO_LARGE
         try:
             await anyio.to_thread.run_sync(check_json, body, self._json_limits)
@@ -129,7 +129,8 @@ async def _refuse(refusal: _HttpRefusal, scope: Scope, receive: Receive, send: S
 
 def token_of(ctx: Any) -> Token | None:
     """The token that the guard stored for a request."""
-    return ctx.request.scope.get(TOKEN_KEY) if ctx.request is not None else None
+    token = ctx.request.scope.get(TOKEN_KEY) if ctx.request is not None else None
+    return token if isinstance(token, Token) else None
 
 
 def serve_http(ledger: Ledger, sock: socket.socket, *, write: bool, hosts: Sequence[str]) -> None:

@@ -13,11 +13,11 @@ VARIABLE = "AGENTS_LEDGER"
 POLICY_VARIABLE = "AGENTS_LEDGER_POLICY"
 
 
-def address(given: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """The ledger's address: as given, else from AGENTS_LEDGER, else in the user's data folder."""
-    if given is not None and not given.strip():
+def address(chosen: str | None, environment: Mapping[str, str] = os.environ) -> str:
+    """The ledger's address: as chosen, else from AGENTS_LEDGER, else in the user's data folder."""
+    if chosen is not None and not chosen.strip():
         raise Refused("the ledger's address is empty", "Give a file's path, or leave it out.")
-    return given or environment.get(VARIABLE) or str(default_file())
+    return chosen or environment.get(VARIABLE) or str(default_file())
 
 
 def default_file() -> Path:

@@ -34,6 +34,7 @@ CODE_MAX = 50_000
 # Characters. Longer messages are rendered each time.
 CACHED_MAX = 4_000
 TEXT_MAX = 200_000  # characters of one text
+ABOUT_MAX = 500  # characters of the line above a prompt
 IMAGE_DEPTH_MAX = 6
 # Images are embedded in pages: only characters that cannot end an attribute.
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
@@ -43,6 +44,7 @@ _TAGS = {
     "a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li",
     "ol", "p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
+_PROMPTS = ("prompt", "message", "plan")
 _FORMATTER = HtmlFormatter(nowrap=True, classprefix="c-")
 
 
@@ -217,13 +219,17 @@ def _whole_file(params: dict[str, Any], most: int) -> Markup | None:
 
 def _prompt(params: dict[str, Any], most: int) -> Markup | None:
     """The brief of a subagent, which is Markdown; its other parameters in one line above it."""
-    prompt = first_text(params, "prompt", "message", "plan")
-    rest = {name: value for name, value in params.items() if value != prompt}
-    if prompt is None or any(isinstance(value, list | dict) for value in rest.values()):
+    name = next((name for name in _PROMPTS if isinstance(params.get(name), str)), None)
+    rest = {other: value for other, value in params.items() if other != name}
+    if name is None or any(isinstance(value, list | dict) for value in rest.values()):
         return None
-    about = ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in rest.items())
+    about = ", ".join(f"{other.replace('_', ' ')}: {value}" for other, value in rest.items())
+    # One paragraph would join lines, and leave no room for the prompt: shown as JSON then.
+    if len(about) > min(ABOUT_MAX, most // 2) or about.splitlines() not in ([], [about]):
+        return None
     html = Markup('<p class="about">{}</p>').format(visible_lines(about)) if about else Markup("")
-    return html + Markup('<div class="prose">{}</div>').format(markdown(prompt[:most]))
+    prompt = params[name][: most - len(about)]
+    return html + Markup('<div class="prose">{}</div>').format(markdown(prompt))
 
 
 def _json(value: Any, text: str, most: int) -> Markup:

@@ -31,7 +31,7 @@ def new_environment(templates: Path) -> Environment:
         duration=lambda milliseconds: humanize.duration(max(0, milliseconds)),
         moment=humanize.moment,
         one_line=summaries.fit_line,
-        outcome=lambda call, size=None: summaries.fit_line(summaries.outcome(call, size), 120),
+        outcome=lambda call, size=None: summaries.fit_line(summaries.outcome(call, size, 120), 120),
         prose=bodies.markdown,
         size=humanize.size,
         tokens=humanize.tokens,

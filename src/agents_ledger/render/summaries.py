@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 import msgspec
 
-from agents_ledger.model.files.file_contents import difference, edits_of, first_text
+from agents_ledger.model.files.file_contents import edits_of, first_text
 from agents_ledger.model.files.file_tools import changes_of, decoded, path_of, touched
 from agents_ledger.model.text import humanize
 from agents_ledger.model.text.sanitize import is_plain_line, one_line, visible
@@ -35,6 +36,8 @@ _FOLDERS = ("path", "target_directory", "glob", "include")
 _WHOLE_FILE = ("content", "contents", "file_text", "new_source")
 # Codex 0.1 sends apply_patch in its own format, others send unified diffs.
 _PATCH_STARTS = ("*** Begin Patch", "--- ", "diff --git")
+_CODEX_PATCH = re.compile(r"^(?![-+ ]).*\*\*\* Begin Patch", re.MULTILINE)
+_HUNK_SIZES = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
 _COUNTS = re.compile(r"(?: [+-]\d+)+$")
 _MEMBER = re.compile(r'\s*[{,]\s*(?="|\})')
 _VALUE = re.compile(r"\s*:\s*")
@@ -154,28 +157,63 @@ def _files(params: dict[str, Any]) -> str:
     return _with_counts([path], count_lines(content)) if content else path
 
 
-def _with_counts(paths: list[str], counts: LineCounts) -> str:
-    return f"{', '.join(dict.fromkeys(paths))} {counts}".strip()
+def _with_counts(paths: list[str], counts: LineCounts | None) -> str:
+    return f"{', '.join(dict.fromkeys(paths))} {counts or ''}".strip()
 
 
-def _total(counts: Any) -> LineCounts:
-    pairs = list(counts)
-    return LineCounts(sum(pair.added for pair in pairs), sum(pair.removed for pair in pairs))
+def _total(counts: Iterable[LineCounts | None]) -> LineCounts | None:
+    """All counts together; None if one is not known."""
+    added = removed = 0
+    for pair in counts:
+        if pair is None:
+            return None
+        added, removed = added + pair.added, removed + pair.removed
+    return LineCounts(added, removed)
 
 
-def count_edit(old: str, new: str) -> LineCounts:
-    """The lines that a replacement adds and removes; nothing for one too large to compare."""
+def count_edit(old: str, new: str) -> LineCounts | None:
+    """The lines that a replacement adds and removes; None for one too large to compare."""
     if len(old) + len(new) > DIFF_MAX:
-        return LineCounts()
-    return count_signs(difference(old, new))
+        return None
+    before, after = old.splitlines(), new.splitlines()
+    blocks = SequenceMatcher(None, before, after).get_matching_blocks()
+    kept = sum(block.size for block in blocks)
+    return LineCounts(len(after) - kept, len(before) - kept)
 
 
 def count_signs(diff: str) -> LineCounts:
     """The lines that a patch adds and removes."""
-    lines = [line for line in diff.split("\n") if not line.startswith(("+++ ", "--- "))]
-    return LineCounts(
-        sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
-    )
+    lines = diff.split("\n")
+    signs = [line[:1] for line in (lines if _CODEX_PATCH.search(diff) else _without_headers(lines))]
+    return LineCounts(signs.count("+"), signs.count("-"))
+
+
+def _without_headers(lines: list[str]) -> Iterator[str]:
+    """The lines of a patch but `--- a` and `+++ b`: within a hunk these are lines of the file."""
+    is_header = next(filter(None, lines), "").startswith("--- ")
+    old_left = new_left = 0  # lines that follow in the hunk, if it says how many
+    for at, line in enumerate(lines):
+        if line.startswith("@@"):
+            sizes = _HUNK_SIZES.match(line)
+            old_left, new_left = (int(sizes[1] or 1), int(sizes[2] or 1)) if sizes else (0, 0)
+            is_header = False
+        elif line.startswith("diff --git "):
+            old_left = new_left = 0
+            is_header = True
+        elif old_left <= 0 >= new_left and _begins_file(lines[at : at + 3]):
+            is_header = True
+        elif not is_header:
+            old_left -= line[:1] in ("-", " ", "")
+            new_left -= line[:1] in ("+", " ", "")
+        if not is_header or not line.startswith(("--- ", "+++ ")):
+            yield line
+        elif line.startswith("+++ "):
+            is_header = False
+
+
+def _begins_file(lines: list[str]) -> bool:
+    starts = ("--- ", "+++ ", "@@")
+    return len(lines) == len(starts) and all(map(str.startswith, lines, starts))
 
 
 def count_lines(content: str) -> LineCounts:
@@ -237,17 +275,21 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-def outcome(call: ToolCall, result_size: int | None = None) -> str:
-    """How a call ended. `result_size` replaces a result that was not read."""
-    took = ""
-    if call.completed_at is not None and call.completed_at > call.started_at:
-        took = humanize.duration(call.completed_at - call.started_at)
-    if call.status == "completed":
-        size = len(call.result_json or "") if result_size is None else result_size
-        return " · ".join(filter(None, (humanize.size(size) if size else "done", took)))
+def outcome(call: ToolCall, result_size: int | None = None, most: int = 0) -> str:
+    """How a call ended. `result_size` replaces a result that was not read.
+
+    An error is shortened, so that the duration after it is within the first `most` characters.
+    """
     if call.status in OPEN_CALL:
         return call.status
-    return f"{call.status}: {one_line(call.error)}" if call.error else call.status
+    took = ""
+    if call.completed_at is not None and call.completed_at > call.started_at:
+        took = f" · {humanize.duration(call.completed_at - call.started_at)}"
+    if call.status == "completed":
+        size = len(call.result_json or "") if result_size is None else result_size
+        return (humanize.size(size) if size else "done") + took
+    ending = f"{call.status}: {one_line(call.error)}" if call.error else call.status
+    return (fit_line(ending, most - len(took)) if most else ending) + took
 
 
 def compacted(turn: Turn) -> str:

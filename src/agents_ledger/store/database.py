@@ -42,7 +42,7 @@ class Transaction(Protocol):
         """What `read` reads; an engine may keep it until anything is committed."""
 
     def nearest(
-        self, model: str, asked: Sequence[float], low: int, high: int, limit: int, /
+        self, model: str, vector: Sequence[float], low: int, high: int, limit: int, /
     ) -> list[Row] | None:
         """The turns of these numbers whose vectors are most like the one asked for, as rows of
         `vectors` with the likeness in place of the vector; None: the engine cannot tell."""

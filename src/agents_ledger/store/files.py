@@ -23,7 +23,9 @@ def new_private_file(beside: Path) -> Path:
 
 def replace_durably(file: Path, target: Path) -> None:
     """Give a finished file its name, so that a power cut leaves all of it or nothing."""
+    # Content before the name: after a power cut a file with its name must be whole.
     _sync(file)
+    # Left under the unfinished name, they would never be removed.
     for suffix in ("-wal", "-shm", ".lock", ".next"):
         file.with_name(file.name + suffix).unlink(missing_ok=True)
     os.replace(file, target)

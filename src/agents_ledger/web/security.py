@@ -342,8 +342,8 @@ async def _csrf(receive: Any, request: RequestHead, expected: str) -> tuple[Rece
     """Whether a request carries the CSRF token: in a header, or in the body of a form."""
     token = request.headers.get("x-csrf-token", "")
     if not token and request.headers.get("content-type", "").startswith(FORM):
-        body = await read_body(receive, FORM_MAX)
-        if body is None:
+        body, is_whole = await read_body(receive, FORM_MAX)
+        if not is_whole:
             return receive, False
         token = dict(parse_qsl(body.decode("utf-8", "replace"))).get("csrf", "")
         receive = replay(body, receive)

@@ -211,6 +211,7 @@ class Site:
         self, key: tuple[object, ...], compute: Callable[[], list[TreeRow]]
     ) -> list[TreeRow]:
         """The rows of a tree, valid until a head moves or a turn begins or ends."""
+        # Read before the rows: a change in between makes them newer than their state, never older.
         state = (self.pages.last_move(), self.ledger.live_turns())
         with self._rows_lock:
             cached_state, rows = self._rows.pop(key, (None, []))
@@ -245,6 +246,7 @@ class Site:
         """The rows of a record, or bytes of an imported file."""
         if kind != "source":
             return RawRecord(kind, key, self.pages.raw(kind, key))
+        # More digits than a 64-bit integer has would fail in the database instead of here.
         if not key.isdecimal() or len(key) > 18:  # noqa: PLR2004
             raise NotFound(f"no source file {key!r}", "Open it from the inspector of a turn.")
         sources = self.ledger.sources
@@ -270,6 +272,7 @@ class Site:
         common = {
             "csrf": request.scope["state"].get("csrf", ""),
             "token": request.scope["state"].get("token"),
+            # Cookies come from the browser: only known values reach a template.
             "theme": theme if theme in THEMES else "",
             "zoom": zoom if zoom in ("1", "2", "3", "4") else "3",
             "path": request.scope["path"],

@@ -73,10 +73,11 @@ _FAULTS: tuple[tuple[type[Exception], EngineFault], ...] = (
     (exceptions.ModelAPIError, "unavailable"),
     (exceptions.UnexpectedModelBehavior, "unavailable"),
 )
+# For a token budget, where a provider knows only levels.
 _EFFORTS = (
     (2_000, "low"),
     (10_000, "medium"),
-)  # for a token budget, where a provider knows only levels
+)
 
 
 class ProviderEngine:

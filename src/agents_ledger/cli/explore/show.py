@@ -202,7 +202,7 @@ class TurnPrinter:
                 self._body(block.content)
 
     def _call(self, call: ToolCall) -> None:
-        outcome = fit(summaries.outcome(call), OUTCOME_MAX)
+        outcome = fit(summaries.outcome(call, most=OUTCOME_MAX), OUTCOME_MAX)
         room = self.out.width - len(outcome) - 8 if self.out.is_terminal else 10_000
         name = fit(call.tool_name, max(room, 8))
         argument = fit(summaries.argument(call.params_json), max(room - len(name) - 1, 8))

@@ -25,6 +25,7 @@ BUSY_SECONDS = 10
 COPY_ATTEMPTS = 3
 PRAGMAS = {
     "query_only": 1,
+    # Views and triggers of a foreign database must not run functions.
     "trusted_schema": 0,
     "cell_size_check": 1,
     # Else a truncated database is refused as a whole; nothing is written.
@@ -51,6 +52,7 @@ def snapshot(path: Path, limits: ImportLimits = LIMITS) -> Iterator[sqlite3.Conn
     it meanwhile. No file next to it is created or changed."""
     if _is_closed(path):
         before = state(path)
+        # Only where nobody has it open: `immutable` would miss the log of a live database.
         with closing(_open(path, "mode=ro&immutable=1", limits)) as connection:
             yield connection
         if state(path) != before:
@@ -107,6 +109,7 @@ def _is_closed(path: Path) -> bool:
 def _open_shared(path: Path, limits: ImportLimits) -> sqlite3.Connection:
     """Without a read mark in the index of its log, unless that index is still empty."""
     try:
+        # A read mark would change the index of a log that belongs to the other program.
         return _open(path, "mode=ro&readonly_shm=1", limits)
     except sqlite3.OperationalError:
         if not path.with_name(path.name + "-shm").exists():
@@ -121,6 +124,7 @@ def _open(path: Path, mode: str, limits: ImportLimits = LIMITS) -> sqlite3.Conne
         connection.text_factory = partial(_decode_text, limits.text_bytes)
         for name, value in PRAGMAS.items():
             connection.execute(f"PRAGMA {name} = {value}")
+        # A deferred transaction has no snapshot before its first read.
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # takes the snapshot
     except sqlite3.Error:

@@ -12,6 +12,7 @@ from agents_ledger.importers.port.source import Table
 from agents_ledger.model.imports.records import digest
 from agents_ledger.model.imports.sources import SourceFile
 
+# Compared with the database before its rowids are trusted: the newest rows may be deleted again.
 LAST_ROWS = 8
 
 
@@ -39,6 +40,7 @@ class TableCursor(Struct):
 class DatabaseCursor(Struct):
     """How far a database was archived, which rows of it, and what was excluded, by hashes."""
 
+    # The names in JSON are those of the first version: cursors are stored in every ledger.
     tables: dict[str, TableCursor] = field(default_factory=dict, name="marks")
     selection: str = field(default="", name="wanted")
     excluded_folders: list[str] = field(default_factory=list, name="excluding")

@@ -1,6 +1,6 @@
-"""Files of text in UTF-16, as `>` of PowerShell on Windows writes them: read as if they were UTF-8.
+"""Text files in UTF-16, which `>` of PowerShell on Windows writes: they are read as UTF-8.
 
-They are kept as they are. Where something stands in what is read is told by where it is kept.
+They are archived unchanged; offsets in the UTF-8 text can be mapped to archived ones.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Protocol
 
 BOM = b"\xef\xbb\xbf"
 WIDE = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-MARK = 2  # bytes that say so
+MARK = 2  # bytes of a BOM in UTF-16
 UNMARKED = {  # how JSON begins
     "utf-16-le": re.compile(rb"[{\[]\0[\"{}\[\]\s]\0"),
     "utf-16-be": re.compile(rb"\0[{\[]\0[\"{}\[\]\s]"),
 }
-WIDEST = codecs.BOM_UTF32_LE  # which begins as one of them
+WIDEST = codecs.BOM_UTF32_LE  # begins with the BOM of UTF-16
 PIECE = 64 << 10
 TEXT_BYTES = 1 << 20
 
@@ -42,17 +42,15 @@ def is_text(data: bytes, errors: str = "surrogatepass") -> bool:
 
 
 class Bytes(Protocol):
-    """Where the bytes of kept files are: a ledger's sources, or what was given of them."""
+    """The bytes of archived files."""
 
-    def stream(self, file_id: int) -> Iterator[bytes]:
-        """A file's bytes, some at a time."""
+    def stream(self, file_id: int) -> Iterator[bytes]: ...
 
-    def read(self, file_id: int, start: int, length: int) -> bytes:
-        """Some bytes of a file."""
+    def read(self, file_id: int, start: int, length: int) -> bytes: ...
 
 
 def encoding_of(first: bytes) -> str | None:
-    """How a file is written that begins so, if that is UTF-16."""
+    """The encoding of a file with these first bytes if it is UTF-16, else None."""
     if first.startswith(WIDEST):
         return None
     unmarked = (name for name, begins in UNMARKED.items() if begins.match(first))
@@ -60,12 +58,11 @@ def encoding_of(first: bytes) -> str | None:
 
 
 def _mark(first: bytes) -> int:
-    """The bytes of the mark of a file in UTF-16."""
     return MARK if first[:MARK] in WIDE else 0
 
 
 def as_utf8(first: bytes) -> bytes:
-    """The first bytes of a file as UTF-8, without a mark."""
+    """The first bytes of a file as UTF-8, without a BOM."""
     encoding = encoding_of(first)
     if encoding is None:
         return first.removeprefix(BOM)
@@ -76,19 +73,19 @@ def _encoded(text: str) -> bytes:
     return text.encode(errors="surrogatepass")
 
 
-class _Wide:
-    """A file in UTF-16, and where pieces of it begin, here and as UTF-8."""
+class _Utf16File:
+    """A file in UTF-16, and where its pieces begin, as archived and as UTF-8."""
 
     def __init__(self, encoding: str, mark: int) -> None:
         self.encoding = encoding
         self.mark = mark
-        self.kept = array("q", [mark])
-        self.read = array("q", [0])
-        self.is_known = False  # all of it
+        self.archived_starts = array("q", [mark])
+        self.utf8_starts = array("q", [0])
+        self.is_mapped = False  # to its end
 
     def pieces(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """As UTF-8. Halves of letters, and a last byte, become U+FFFD."""
-        kept, read = array("q", [self.mark]), array("q", [0])
+        """As UTF-8. Unpaired surrogates and an odd last byte become U+FFFD."""
+        archived_starts, utf8_starts = array("q", [self.mark]), array("q", [0])
         decoder = codecs.getincrementaldecoder(self.encoding)("replace")
         seen, skipped = 0, self.mark
         for block in blocks:
@@ -97,28 +94,29 @@ class _Wide:
                 seen += len(piece)
                 data = _encoded(decoder.decode(piece[skipped:]))
                 skipped = 0
-                kept.append(seen - len(decoder.getstate()[0]))
-                read.append(read[-1] + len(data))
+                archived_starts.append(seen - len(decoder.getstate()[0]))
+                utf8_starts.append(utf8_starts[-1] + len(data))
                 yield data
         data = _encoded(decoder.decode(b"", final=True))
-        kept.append(seen)
-        read.append(read[-1] + len(data))
+        archived_starts.append(seen)
+        utf8_starts.append(utf8_starts[-1] + len(data))
         yield data
-        self.kept, self.read, self.is_known = kept, read, True
+        self.archived_starts, self.utf8_starts = archived_starts, utf8_starts
+        self.is_mapped = True
 
 
 class Utf8:
-    """The bytes of kept files, those in UTF-16 as UTF-8."""
+    """The bytes of archived files, those in UTF-16 as UTF-8."""
 
-    def __init__(self, given: Bytes, noticed: Callable[[int], None]) -> None:
-        """`noticed` is told the number of each file in UTF-16, once."""
-        self._given = given
-        self._noticed = noticed
-        self._files: dict[int, _Wide | None] = {}
+    def __init__(self, archived: Bytes, report_utf16: Callable[[int], None]) -> None:
+        """`report_utf16` is called once with the id of each file in UTF-16."""
+        self._archived = archived
+        self._report_utf16 = report_utf16
+        self._files: dict[int, _Utf16File | None] = {}
 
     def stream(self, file_id: int) -> Iterator[bytes]:
-        """A file's bytes, some at a time, and a mark at once: the first block may be one byte."""
-        blocks = self._given.stream(file_id)
+        """The bytes of a file. A BOM is never split, though the first block may be one byte."""
+        blocks = self._archived.stream(file_id)
         first = b""
         while len(first) < len(WIDEST) and (more := next(blocks, None)) is not None:
             first += more
@@ -127,38 +125,40 @@ class Utf8:
         return blocks if wide is None else wide.pieces(blocks)
 
     def read(self, file_id: int, start: int, length: int) -> bytes:
-        """Some bytes of a file."""
-        wide = self._known(file_id)
+        wide = self._mapped(file_id)
         if wide is None:
-            return self._given.read(file_id, start, length)
-        first = bisect_right(wide.read, start) - 1
-        last = min(bisect_left(wide.read, start + length), len(wide.read) - 1)
-        kept = self._given.read(file_id, wide.kept[first], wide.kept[last] - wide.kept[first])
-        data = _encoded(kept.decode(wide.encoding, "replace"))
-        return data[start - wide.read[first] :][:length]
+            return self._archived.read(file_id, start, length)
+        first = bisect_right(wide.utf8_starts, start) - 1
+        last = min(bisect_left(wide.utf8_starts, start + length), len(wide.utf8_starts) - 1)
+        start_at, end_at = wide.archived_starts[first], wide.archived_starts[last]
+        archived = self._archived.read(file_id, start_at, end_at - start_at)
+        data = _encoded(archived.decode(wide.encoding, "replace"))
+        return data[start - wide.utf8_starts[first] :][:length]
 
-    def kept_at(self, file_id: int, offset: int) -> int:
-        """Where it is kept what is read at an offset."""
-        wide = self._known(file_id)
+    def archived_offset(self, file_id: int, offset: int) -> int:
+        """The archived offset of an offset in the UTF-8 text."""
+        wide = self._mapped(file_id)
         if wide is None:
             return offset
-        piece = bisect_right(wide.read, offset) - 1
-        before = self.read(file_id, wide.read[piece], offset - wide.read[piece])
-        return wide.kept[piece] + len(before.decode(errors="replace").encode(wide.encoding))
+        piece = bisect_right(wide.utf8_starts, offset) - 1
+        before = self.read(file_id, wide.utf8_starts[piece], offset - wide.utf8_starts[piece])
+        return wide.archived_starts[piece] + len(
+            before.decode(errors="replace").encode(wide.encoding)
+        )
 
-    def _known(self, file_id: int) -> _Wide | None:
+    def _mapped(self, file_id: int) -> _Utf16File | None:
         if file_id not in self._files:
-            self._wide(file_id, self._given.read(file_id, 0, len(WIDEST)))
+            self._wide(file_id, self._archived.read(file_id, 0, len(WIDEST)))
         wide = self._files[file_id]
-        if wide is not None and not wide.is_known:
+        if wide is not None and not wide.is_mapped:
             for _ in self.stream(file_id):
                 pass
         return wide
 
-    def _wide(self, file_id: int, first: bytes) -> _Wide | None:
+    def _wide(self, file_id: int, first: bytes) -> _Utf16File | None:
         if file_id not in self._files:
             encoding = encoding_of(first)
-            self._files[file_id] = None if encoding is None else _Wide(encoding, _mark(first))
+            self._files[file_id] = None if encoding is None else _Utf16File(encoding, _mark(first))
             if encoding is not None:
-                self._noticed(file_id)
+                self._report_utf16(file_id)
         return self._files[file_id]

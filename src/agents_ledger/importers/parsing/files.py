@@ -1,6 +1,6 @@
-"""Reading other programs' files: regular ones only, as far as they go, whatever they hold.
+"""Reading other programs' files: only regular ones, some packed, any of them damaged.
 
-A file in a zip archive is known by the archive's path with its own after it.
+The path of a file in a zip archive is the path of the archive followed by its name in it.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ if TYPE_CHECKING:
     from zipfile import ZipInfo
 
 CHUNK_BYTES = 8 << 20
-# Unpacked at once: as much is lost where a file is damaged.
-PIECE_BYTES = 16 << 10
-CHECKED_BYTES = 1 << 20  # unpacked at once, to be counted
+PIECE_BYTES = 16 << 10  # unpacked at once: as much is lost before damage
+CHECKED_BYTES = 1 << 20  # unpacked at once to measure the size
 HEAD_BYTES = 64 << 10
-PLACES = 16  # in a file, at which it is looked at
-PACKED_BYTES = 1 << 20  # from each, where it is packed
+SAMPLES = 16  # of a file
+PACKED_BYTES = 1 << 20  # of a sample of a packed file
 ARCHIVE, COMPRESSED = ".zip", ".zst"
 LINKED = "it is a link: to import what it leads to, name that file itself"
 NO_FILE = "it is not a file"
-UNPACKED_MAX = 64 << 20  # bytes that any packed file may hold
-# A larger one may hold so many times its size: logs are packed to a tenth or less.
-RATIO_MAX = 200
-NO_FILES = b"PK\x05\x06" + bytes(18)  # an archive without any
+UNPACKED_MAX = 64 << 20  # bytes that any packed file may unpack to
+RATIO_MAX = 200  # of larger ones; logs have one of 10 and more
+NO_FILES = b"PK\x05\x06" + bytes(18)  # an empty archive
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading, unless it is a link, a pipe, a device, or a ledger we have open; of
-    one in an archive, the archive."""
+    """Open a file, or the archive that contains it. Refused: links, pipes, devices, and ledgers
+    that this process has open."""
     path = on_disk(path)
     if is_own_file(path):
         raise Refused("it belongs to a ledger that is open here")
+    # O_NOFOLLOW and O_NONBLOCK: the path may have become a link or a pipe since it was looked at.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_BINARY", 0)
     try:
@@ -53,6 +52,7 @@ def open_regular(path: Path) -> BinaryIO:
     except OSError as error:
         what = LINKED if path.is_symlink() else f"cannot be read: {error.strerror}"
         raise Refused(what) from error
+    # Checked once more on what was opened.
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise Refused(NO_FILE)
@@ -60,25 +60,25 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def _may_be_opened(mode: int) -> bool:
-    """Whether nobody notices: who writes into a pipe waits for a reader, and devices do things."""
+    """Opening a pipe unblocks its writer, and opening a device may have effects."""
     return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
 
 
 def on_disk(path: Path) -> Path:
-    """The file itself, or the archive that it stands in."""
+    """The file itself, or the archive that contains it."""
     if ARCHIVE not in str(path):
         return path
-    archives = (each for each in path.parents if each.suffix == ARCHIVE)
-    return next((each for each in archives if each.is_file()), path)
+    archives = (parent for parent in path.parents if parent.suffix == ARCHIVE)
+    return next((archive for archive in archives if archive.is_file()), path)
 
 
 def is_packed(path: Path) -> bool:
-    """Whether its content has another size than the file on the disk."""
+    """Whether a file is compressed or in an archive."""
     return path.suffix == COMPRESSED or on_disk(path) != path
 
 
 def logical_path(path: Path) -> str:
-    """The name under which a file's content is known, compressed or not."""
+    """The path of a file without the suffix of compression: both forms are the same file."""
     return str(path.with_suffix("") if path.suffix == COMPRESSED else path)
 
 
@@ -97,26 +97,26 @@ def _state(path: Path) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1)
 def _directory(path: Path, _: tuple[int, ...]) -> dict[str, ZipInfo]:
-    """The files in an archive by their names. It is read once for all of them: see `_state`."""
+    """The files in an archive by name. Cached while the archive has the same `_state`."""
     import zipfile
 
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            named = [each for each in archive.infolist() if each.filename and not each.is_dir()]
+            entries = [info for info in archive.infolist() if info.filename and not info.is_dir()]
     except (OSError, Refused):
         raise
-    except Exception as error:  # whatever is made of bytes that are no archive
+    except Exception as error:  # zipfile raises many kinds for damaged archives
         raise Refused(f"it is damaged: {error}") from error
-    paths = [PurePath(each.filename) for each in named]
-    names = [each.relative_to(each.anchor).as_posix() for each in paths]
-    return {name: each for name, each in zip(names, named, strict=True) if name != "."}
+    paths = [PurePath(info.filename) for info in entries]
+    names = [path.relative_to(path.anchor).as_posix() for path in paths]
+    return {name: info for name, info in zip(names, entries, strict=True) if name != "."}
 
 
 def chunks(path: Path, file: BinaryIO, start: int) -> Iterator[bytes]:
-    """The content from an offset on, unpacked where it is compressed."""
+    """The content from an offset on, unpacked if the file is packed."""
     if not is_packed(path):
         file.seek(start)
-        left = os.fstat(file.fileno()).st_size - start  # more is not made room for
+        left = os.fstat(file.fileno()).st_size - start  # avoids a buffer larger than the file
         while data := file.read(min(CHUNK_BYTES, max(HEAD_BYTES, left + 1))):
             left -= len(data)
             yield data
@@ -128,7 +128,7 @@ def chunks(path: Path, file: BinaryIO, start: int) -> Iterator[bytes]:
 
 
 def _unpacked(path: Path, file: BinaryIO, at_once: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """All that can be unpacked; then, where the rest is damaged, that it is."""
+    """Everything that can be unpacked; then Refused if the rest is damaged."""
     damage = ""
     with ExitStack() as opened:
         try:
@@ -138,8 +138,8 @@ def _unpacked(path: Path, file: BinaryIO, at_once: int = CHUNK_BYTES) -> Iterato
         while not damage:
             unpacked = BytesIO()
             try:
-                while unpacked.tell() < at_once and (some := stream.read(PIECE_BYTES)):
-                    unpacked.write(some)
+                while unpacked.tell() < at_once and (piece := stream.read(PIECE_BYTES)):
+                    unpacked.write(piece)
             except Exception as error:
                 damage = _damage(error)
             if unpacked.tell():
@@ -157,10 +157,10 @@ def check_unpacked(
         return
     limit = max(at_least, ratio * _packed_bytes(path, file))
     size = 0
-    with suppress(Exception), ExitStack() as opened:  # damage is reported when it is read
+    with suppress(Exception), ExitStack() as opened:  # damage is reported by `chunks`
         stream = _stream(path, file, opened)
-        while size <= limit and (some := stream.read(CHECKED_BYTES)):
-            size += len(some)
+        while size <= limit and (piece := stream.read(CHECKED_BYTES)):
+            size += len(piece)
     if size > limit:
         raise Refused(
             f"it unpacks to over {limit >> 20} MB, far more than it takes on the disk: if you trust"
@@ -177,8 +177,8 @@ def _packed_bytes(path: Path, file: BinaryIO) -> int:
 
 
 def _damage(error: Exception) -> str:
-    """What is wrong with packed bytes: each way to pack has errors of its own. One of the disk, or
-    a file that is not to be read, is raised again."""
+    """The message of an error in packed bytes; every format raises its own kinds. Errors of the
+    disk and refusals are raised again."""
     if isinstance(error, LedgerError) or (isinstance(error, OSError) and error.errno):
         raise error
     return str(error) or type(error).__name__
@@ -201,17 +201,15 @@ def _stream(path: Path, file: BinaryIO, opened: ExitStack) -> Any:
 
 
 def _member(archive: Path, path: Path, file: BinaryIO) -> IO[bytes]:
-    """A file in an archive that is open."""
     import zipfile
 
     name = path.relative_to(archive).as_posix()
-    found = _directory(archive, _state(archive)).get(name)
-    if found is None:
+    info = _directory(archive, _state(archive)).get(name)
+    if info is None:
         raise Refused("it is not in the archive any more")
-    reading = zipfile.ZipFile(BytesIO(NO_FILES))
-    # Its directory is known: it need not be read for every file.
-    reading.fp = file
-    return reading.open(found)
+    reader = zipfile.ZipFile(BytesIO(NO_FILES))
+    reader.fp = file  # the directory is cached: do not parse it again for every file
+    return reader.open(info)
 
 
 def head(path: Path, size: int = HEAD_BYTES) -> bytes:
@@ -221,9 +219,9 @@ def head(path: Path, size: int = HEAD_BYTES) -> bytes:
 
 
 def head_of(path: Path, file: BinaryIO, size: int = HEAD_BYTES) -> bytes:
-    """The same of one that is open. What is UTF-16 comes as UTF-8, and without a mark."""
+    """The first bytes of an open file. UTF-16 is converted to UTF-8; a BOM is removed."""
     first = _first(path, file, size + len(BOM))
-    if encoding_of(first) is not None:  # of most letters it takes two bytes
+    if encoding_of(first) is not None:  # two bytes for most characters
         first = _first(path, file, max(size, min(2 * size, CHUNK_BYTES)) + len(BOM))
     return as_utf8(first)[:size]
 
@@ -239,13 +237,13 @@ def _first(path: Path, file: BinaryIO, size: int) -> bytes:
 
 
 def throughout(path: Path) -> Iterator[bytes]:
-    """Some bytes from places of a file, the last first; of what is packed, all up to a bound."""
+    """Samples of a file, the last first; of a packed one, its beginning."""
     with open_regular(path) as file:
         if is_packed(path):
-            yield from islice(_unpacked(path, file, PACKED_BYTES), PLACES)
+            yield from islice(_unpacked(path, file, PACKED_BYTES), SAMPLES)
             return
         size = os.fstat(file.fileno()).st_size
-        step = max(HEAD_BYTES, size // PLACES)
+        step = max(HEAD_BYTES, size // SAMPLES)
         for end in range(size, 0, -step):
             file.seek(max(0, end - HEAD_BYTES))
             yield file.read(min(end, HEAD_BYTES))

@@ -1,4 +1,4 @@
-"""Large JSON documents, an object at a time: an export may be larger than the memory we take."""
+"""Large JSON documents, one object at a time: an export may be larger than the memory limit."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from agents_ledger.importers.parsing.lenient_json import (
     decode_with_repairs,
 )
 from agents_ledger.importers.parsing.text_size import has_text_exceeding
-from agents_ledger.importers.port.source import (
+from agents_ledger.importers.port.material import (
     LENGTH_BITS,
-    Held,
-    Line,
+    HeldRecord,
     Material,
-    Place,
+    RecordSpan,
+    SourceLine,
 )
 from agents_ledger.model.imports.sources import Fault, SourceFile
 
-# A string, whole or up to the end of its block, or a bracket. Nothing in it backtracks: that would
-# take a hundred bytes of memory for every escaped letter.
+# A string, complete or up to the end of its block, or a bracket. The quantifiers are possessive:
+# backtracking would take a hundred bytes of memory for every escaped character.
 TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\]]', re.DOTALL)
-# Bytes between two objects, of which elements are told.
-BETWEEN_MAX = 1 << 20
+BETWEEN_MAX = 1 << 20  # bytes between two objects that are searched for other elements
 LONG = "a text in it is kept, but too long to read"
 T = TypeVar("T")
 
@@ -40,24 +39,23 @@ raw_dict = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class _Nesting:
-    """How deep we are, and where the object we are in began."""
+    """The current depth, and where the current object begins."""
 
     def __init__(self) -> None:
         self.depth = 0
-        # Of the array the objects stand in, once it is known.
-        self.level = -1
+        self.level = -1  # the depth of the objects, once the first bracket is read
         self.start = -1
 
-    def met(self, bracket: bytes, at: int) -> tuple[int, int] | None:
-        """The object that ends here, if one does."""
+    def read(self, bracket: bytes, at: int) -> tuple[int, int] | None:
+        """The span of the object that a bracket closes, if it does."""
         if bracket in b"{[":
             self._open(bracket, at)
             return None
         self.depth -= 1
         if self.depth != self.level or self.start < 0:
             return None
-        found, self.start = (self.start, at + 1), -1
-        return found
+        span, self.start = (self.start, at + 1), -1
+        return span
 
     def _open(self, bracket: bytes, at: int) -> None:
         if self.level < 0:
@@ -68,25 +66,24 @@ class _Nesting:
 
 
 def objects(blocks: Iterable[bytes]) -> Iterator[tuple[int, int]]:
-    """Where each object of a top-level array begins and ends; or the one object that is all."""
+    """Start and end of each object in a top-level array, or of the only object."""
     nesting = _Nesting()
-    # A string goes on after it; where what is looked at stands.
-    rest, base = b"", 0
+    rest, base = b"", 0  # an incomplete string; the offset of `data`
     for block in blocks:
         data, rest = rest + block, b""
         for token in TOKEN.finditer(data):
             if token[1] is None:
-                found = nesting.met(token[0], base + token.start())
-                if found is not None:
-                    yield found
+                span = nesting.read(token[0], base + token.start())
+                if span is not None:
+                    yield span
             elif not token[1]:
-                rest = b'"' + data[token.end() :]  # and the backslash of a letter that is cut
+                rest = b'"' + data[token.end() :]  # with the backslash of an incomplete escape
         base += len(data) - len(rest)
 
 
-def objects_of(material: Material, file: SourceFile) -> Iterator[tuple[Line, bytes]]:
-    """The objects of a file that can be read, each with where it stands among all elements; faults
-    for the others."""
+def objects_of(material: Material, file: SourceFile) -> Iterator[tuple[SourceLine, bytes]]:
+    """The readable objects of a file, each with its number among all elements; the others are
+    reported as faults."""
     elements = _Elements(material, file)
     for start, end in objects(material.blocks(file)):
         where = elements.next_object(start, end)
@@ -102,26 +99,25 @@ def objects_of(material: Material, file: SourceFile) -> Iterator[tuple[Line, byt
 
 
 class _Elements:
-    """The elements of an array, counted: also those that are no objects, each a fault."""
+    """Counts the elements of an array. Those that are not objects are reported as faults."""
 
     def __init__(self, material: Material, file: SourceFile) -> None:
         self.material = material
         self.file = file
         self.number = 0
-        self.ended = 0  # the last object
+        self.ended = 0  # where the last object ended
 
-    def next_object(self, start: int, end: int) -> Line:
-        """The next object, and which element it is."""
+    def next_object(self, start: int, end: int) -> SourceLine:
         if start - self.ended >= len("[5,"):
             before = self._until(start).removeprefix(BOM).strip()
             if not self._pass_over(before[1:].removesuffix(b",")):
                 self._no_object()
         self.number += 1
         self.ended = end
-        return Line(self.file, start, end - start, self.number, None)
+        return SourceLine(self.file, start, end - start, self.number, None)
 
     def end(self) -> None:
-        """No object follows."""
+        """Check what follows the last object."""
         rest = self._until(self.file.kept_bytes).strip()
         if rest.startswith(b",") and rest.endswith(b"]") and self._pass_over(rest[1:-1]):
             return
@@ -132,29 +128,31 @@ class _Elements:
 
     def _until(self, end: int) -> bytes:
         length = min(end - self.ended, BETWEEN_MAX)
-        return self.material.bytes_of(Line(self.file, self.ended, length, 0, None))
+        return self.material.bytes_of(SourceLine(self.file, self.ended, length, 0, None))
 
     def _pass_over(self, listed: bytes) -> bool:
-        """Whether these are elements."""
+        """Count elements that are not objects; False if these bytes are not elements."""
         try:
-            others = raw_list(b"[%b]" % listed)
+            elements = raw_list(b"[%b]" % listed)
         except BROKEN:
             return False
-        for _ in others:
+        for _ in elements:
             self._no_object()
         return True
 
     def _no_object(self) -> None:
         self.number += 1
-        self.material.fault(Line(self.file, self.ended, 0, self.number, None), "not an object")
+        self.material.fault(
+            SourceLine(self.file, self.ended, 0, self.number, None), "not an object"
+        )
         self.material.count("(malformed)", "malformed")
 
 
 class Pieces:
-    """A document, and pieces of it to be read later: of large families only where they stand."""
+    """A document whose messages are parsed later. Large families hold only their positions."""
 
     def __init__(self, material: Material, file: SourceFile, offset: int, data: bytes) -> None:
-        """`data` of a file, from an offset on."""
+        """`data`: the content of the file from `offset` on."""
         self._limits = material.limits
         self._holds = material.holds
         self._file_id = file.id
@@ -164,20 +162,20 @@ class Pieces:
         self._at = 0
 
     def read(self, decode: Callable[[bytes], T]) -> T:
-        """What a strict decoder makes of the document; pieces are of that."""
-        found, data, added = decode_with_repairs(decode, self._data)
+        """The document decoded by a strict decoder, repaired if it must be."""
+        document, data, added = decode_with_repairs(decode, self._data)
         self._holds |= added is None
         self._data, self._added = data, added or ()
-        return found
+        return document
 
     def decode(self, decode: Callable[[bytes], T], piece: bytes) -> T:
-        """A message of the document; one with a text that is too long is refused."""
+        """A message of the document. Raises DecodeError if a text in it is too long."""
         return brief_of(decode, piece, self._limits.text_bytes)
 
-    def held(self, piece: bytes) -> Held:
-        """A piece for later; one that may have lost half a letter is held. They come in order: from
-        the first that does not on all are held, as to look everywhere for each would take too
-        long."""
+    def held(self, piece: bytes) -> HeldRecord:
+        """A message to be parsed later: its position, or its bytes if a repair may have replaced an
+        unpaired surrogate in it. Messages come in the order of the document; from the first that
+        does not, the bytes of all are held, as searching the whole document for each is slow."""
         at = -1 if self._holds else self._data.find(piece, self._at)
         if at < 0:
             self._holds, self._data = True, b""
@@ -185,35 +183,35 @@ class Pieces:
         self._at = at + len(piece)
         if REPLACEMENT in piece:
             return piece
-        start, end = (each - bisect_left(self._added, each) for each in (at, self._at))
-        return Place(self._file_id, self._offset + start << LENGTH_BITS | end - start)
+        start, end = (offset - bisect_left(self._added, offset) for offset in (at, self._at))
+        return RecordSpan(self._file_id, self._offset + start << LENGTH_BITS | end - start)
 
 
 def brief_of(decode: Callable[[bytes], T], data: bytes, limit: int) -> T:
-    """What a strict decoder makes of a message of a document."""
+    """A message decoded by a strict decoder. Raises DecodeError if a text in it is too long."""
     if has_text_exceeding(data, limit):
         raise msgspec.DecodeError(LONG)
     return decode_leniently(decode, data)
 
 
 def text_pieces(material: Material, file: SourceFile) -> Pieces:
-    """A file of text that is one document."""
+    """A text file that is one document."""
     document = material.text_document(file)
     data = document.removeprefix(BOM)
     return Pieces(material, file, len(document) - len(data), data)
 
 
 class Document(NamedTuple, Generic[T]):
-    """A document, and what a decoder made of it."""
+    """A document, and its decoded content."""
 
     pieces: Pieces
-    said: T
+    content: T
 
 
 def read_document(
     material: Material, file: SourceFile, decode: Callable[[bytes], T], what: str
 ) -> Document[T] | None:
-    """A file that is one document; None if it is too large, or not what it should be."""
+    """A file that is one document; None, and a fault, if it is too large or cannot be decoded."""
     if file.kept_bytes > material.limits.record_bytes:
         size = f"{file.kept_bytes:,} bytes"
         unread(material, file, f"a document of {size} is kept, but not read")
@@ -229,7 +227,7 @@ def read_document(
 def read_message(
     material: Material, file: SourceFile, decode: Callable[[bytes], T], data: bytes, what: str
 ) -> T | None:
-    """What a decoder makes of a message of a document; None if it cannot be read."""
+    """A decoded message of a document; None, and a fault, if it cannot be read."""
     try:
         return brief_of(decode, data, material.limits.text_bytes)
     except BROKEN as error:

@@ -1,4 +1,4 @@
-"""What cells of other programs' databases say: JSON as text or bytes, empty, or broken."""
+"""JSON in the cells of other programs' databases: text or bytes, empty, or broken."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EMBEDDED = "composerData"
 
 def dicts(value: Any) -> list[dict[str, Any]]:
     """The objects of a list."""
-    return [each for each in as_list(value) if isinstance(each, dict)]
+    return [element for element in as_list(value) if isinstance(element, dict)]
 
 
 def is_blank(cell: Any) -> bool:
@@ -40,7 +40,7 @@ def is_blank(cell: Any) -> bool:
 
 
 def loose(cell: Any) -> Any:
-    """What the JSON in a cell says, bare control characters allowed; None if it says nothing."""
+    """The value of JSON in a cell, unescaped control characters allowed; None if it has none."""
     data = raw(cell)
     try:
         return msgspec.json.decode(data)
@@ -50,25 +50,24 @@ def loose(cell: Any) -> Any:
 
 
 def decoded(cell: Any, decoder: msgspec.json.Decoder[T]) -> T | None:
-    """An object, as far as the decoder's type names its fields; None if it is none."""
+    """The JSON in a cell as the decoder's type; None if it is of another."""
     try:
         return decoder.decode(raw(cell))
     except BROKEN:
         pass
-    mended = repair_json(raw(cell), strict=False)
+    repaired = repair_json(raw(cell), strict=False)
     try:
-        return decoder.decode(mended) if mended is not None else None
+        return decoder.decode(repaired) if repaired is not None else None
     except BROKEN:
         return None
 
 
 def encoded(value: Any) -> bytes:
-    """The JSON of a plain value."""
     return to_json([value])[1:-1].encode(errors="surrogatepass")
 
 
 def json_or_text(value: Any) -> Any:
-    """A value for a JSON column: text that is JSON already is not wrapped once more."""
+    """A value for a JSON column: text that is already JSON is not encoded again."""
     if not isinstance(value, str):
         return value
     data = raw(value)
@@ -80,28 +79,29 @@ def json_or_text(value: Any) -> Any:
 
 
 def pruned(value: Any, levels: int = DEPTH_MAX) -> Any:
-    """Without what is empty, keys of encryption, and what is nested too deeply."""
+    """A value without empty values and encryption keys; TOO_DEEP where it is nested too deeply."""
     if not isinstance(value, (dict, list)):
         return value
     if not levels:
         return TOO_DEEP
     if isinstance(value, list):
-        return [kept for each in value if (kept := pruned(each, levels - 1)) not in EMPTY]
-    found = {
+        elements = (pruned(element, levels - 1) for element in value)
+        return [element for element in elements if element not in EMPTY]
+    fields = {
         name: pruned(
-            loose(each) if name == EMBEDDED and isinstance(each, str) else each, levels - 1
+            loose(inner) if name == EMBEDDED and isinstance(inner, str) else inner, levels - 1
         )
-        for name, each in value.items()
+        for name, inner in value.items()
         if name not in SECRET_NAMES
     }
-    return {name: each for name, each in found.items() if each not in EMPTY}
+    return {name: inner for name, inner in fields.items() if inner not in EMPTY}
 
 
 def path_of(uri: Any) -> str | None:
-    """The path that the address of a file means, given as text or as an object."""
+    """The path in the URI of a file, which is a text or an object."""
     if isinstance(uri, dict):
-        found = (as_text(uri.get(name)) for name in ("fsPath", "path", "external"))
-        return next((path_of(each) for each in found if each), None)
+        paths = (as_text(uri.get(name)) for name in ("fsPath", "path", "external"))
+        return next((path_of(path) for path in paths if path), None)
     text = as_text(uri)
     if text is None or "://" not in text:
         return text
@@ -113,14 +113,14 @@ def path_of(uri: Any) -> str | None:
 
 
 def exchanges(items: Iterable[T], asks: Callable[[T], bool]) -> Iterator[list[T]]:
-    """What was asked with all that was answered; a question after an answer opens another."""
-    found: list[T] = []
+    """Split messages into exchanges: a question after an answer begins the next one."""
+    exchange: list[T] = []
     answered = False
     for item in items:
         if answered and asks(item):
-            yield found
-            found, answered = [], False
-        found.append(item)
+            yield exchange
+            exchange, answered = [], False
+        exchange.append(item)
         answered = answered or not asks(item)
-    if found:
-        yield found
+    if exchange:
+        yield exchange

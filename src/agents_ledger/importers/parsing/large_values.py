@@ -28,6 +28,7 @@ class LargeValue(NamedTuple):
         cls, connection: sqlite3.Connection, table: str, column: str, *, rowid: int, part_bytes: int
     ) -> LargeValue:
         """The value is read once, so that damage is noticed with the row."""
+        # A blob handle does not say whether its value is text.
         query = f"SELECT typeof({quoted(column)}) FROM {quoted(table)} WHERE rowid = ?"
         (type_name,) = connection.execute(query, (rowid,)).fetchone()
         value = cls(connection, table, column, rowid, part_bytes, Parted(False, 0, 0, b""))

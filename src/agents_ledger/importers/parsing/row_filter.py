@@ -1,9 +1,9 @@
-"""Which rows of a database are of sessions that are left out."""
+"""Filters for the rows of a database that contains sessions of several projects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -12,55 +12,49 @@ from agents_ledger.importers.port.source import Project
 from agents_ledger.model.imports.records import RowRecord
 
 
-class Told(NamedTuple):
-    """Sessions that say their project, and those of a project that is left out."""
-
-    left: frozenset[str]
-    known: frozenset[str]
-
-
-def told(
+def excluded_sessions(
     folders: Mapping[str, Project],
     parents: Mapping[str, str],
-    names: Collection[str],
-    is_left: Callable[[Project], bool],
-) -> Told:
-    """By the folder of each, or else of the nearest above it that has one."""
+    sessions: Collection[str],
+    is_excluded: Callable[[Project], bool],
+) -> tuple[frozenset[str], frozenset[str]]:
+    """The sessions of excluded projects, and all sessions with a project: that of their own folder
+    or of the nearest parent with one."""
     nearest: dict[str, Project | None] = dict(folders)
-    for name in names:
-        above: str | None = name
-        way: list[str] = []
+    for session in sessions:
+        above: str | None = session
+        path: list[str] = []
         while above is not None and above not in nearest:
-            nearest[above] = None  # parents in a circle end there
-            way.append(above)
+            nearest[above] = None  # ends a cycle of parents
+            path.append(above)
             above = parents.get(above)
-        found = nearest[above] if above is not None else None
-        nearest |= dict.fromkeys(way, found)
-    said = {name: nearest[name] for name in names}
-    left_out = {each for each in set(said.values()) if each is not None and is_left(each)}
-    known = frozenset(name for name, each in said.items() if each is not None)
-    return Told(frozenset(name for name in known if said[name] in left_out), known)
+        nearest |= dict.fromkeys(path, nearest[above] if above is not None else None)
+    projects = {session: at for session in sessions if (at := nearest[session]) is not None}
+    excluded = {project for project in set(projects.values()) if is_excluded(project)}
+    return (
+        frozenset(session for session, project in projects.items() if project in excluded),
+        frozenset(projects),
+    )
 
 
 def value_of(row: RowRecord, column: str) -> Any:
-    """What a row says in a column."""
+    """The value in a column; None if the row does not have it."""
     return row.values[row.columns.index(column)] if column in row.columns else None
 
 
 class BySession(Struct):
-    """Rows that name what they are of."""
+    """A filter for rows that name their session, or whatever else they belong to."""
 
     excluded: frozenset[str]
-    known: frozenset[str]
-    columns: Mapping[str, str]  # of each table, the one that names it
+    with_project: frozenset[str]
+    columns: Mapping[str, str]  # by table, the column with the name
     uncertain: frozenset[str] = frozenset()
     without_project: set[str] = field(default_factory=set)
 
     def __call__(self, row: RowRecord) -> RowRecord | None:
-        """The row, unless it is of something left out."""
         name = as_text(value_of(row, self.columns.get(row.table, "")))
         if name in self.excluded:
             return None
-        if name is not None and name not in self.known:
+        if name is not None and name not in self.with_project:
             self.without_project.add(name)
         return row

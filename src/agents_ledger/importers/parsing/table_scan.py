@@ -12,8 +12,7 @@ from agents_ledger.importers.port.source import Table
 
 SQLITE_LENGTH_MAX = 1_000_000_000  # its default limit of a value
 FIRST_ROWID, LAST_ROWID = -(1 << 63), (1 << 63) - 1
-# After so many intact rows, all rows are read by one statement again.
-INTACT_STREAK = 16
+INTACT_STREAK = 16  # intact rows after which all rows are read by one statement again
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG)
 
 

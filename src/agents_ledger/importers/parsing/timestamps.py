@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from agents_ledger.model.ids import LATEST_MS
 
+# As seconds this is the year 5138, as milliseconds 1973.
 SECONDS_BELOW = 1e11  # a larger number counts milliseconds
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 

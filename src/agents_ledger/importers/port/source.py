@@ -7,19 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from agents_ledger.importers.parsing.encodings import is_text, texts
 from agents_ledger.importers.port.homes import Home
-from agents_ledger.importers.port.limits import LIMITS
-from agents_ledger.importers.port.material import (
-    LENGTH_BITS,
-    NOT_UTF8,
-    HeldRecord,
-    Material,
-    RecordSpan,
-    SourceLine,
-    SourceRow,
-    fingerprint,
-)
+from agents_ledger.importers.port.material import Material
 from agents_ledger.model.imports.records import RowRecord
 from agents_ledger.model.imports.sources import Derivation, SourceKind
 
@@ -146,43 +135,3 @@ class Source:
     def derive(self, material: Material) -> Derivation:
         """Turns and sessions of a family of files."""
         raise NotImplementedError
-
-
-# Former names, until every source uses the new ones.
-Reader = Source
-Line = SourceLine
-Row = SourceRow
-Place = RecordSpan
-Held = HeldRecord
-Look = FileProbe
-Sieve = RowFilter
-Select = SelectRows
-Trace = FolderTrace
-NO_TEXT = NOT_UTF8
-RECORD_MAX = LIMITS.record_bytes
-__all__ = [
-    "LENGTH_BITS",
-    "NO_TEXT",
-    "RECORD_MAX",
-    "FileProbe",
-    "FolderTrace",
-    "Held",
-    "Home",
-    "Line",
-    "Look",
-    "Material",
-    "Place",
-    "Project",
-    "Reader",
-    "Row",
-    "RowFilter",
-    "Select",
-    "SelectRows",
-    "Sieve",
-    "Source",
-    "Table",
-    "Trace",
-    "fingerprint",
-    "is_text",
-    "texts",
-]

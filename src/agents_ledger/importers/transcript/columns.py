@@ -178,7 +178,6 @@ class TurnIndex:
             self._turns[number], self._entries[number] = turn, entry
 
     def turn(self, name: str | None) -> int | None:
-        """The turn of an id."""
         number = self._ids.get(name) if name else NONE
         return self._turns[number] if number >= 0 else None
 

@@ -41,7 +41,6 @@ class Entries:
         return len(self._kinds) - 1
 
     def kind(self, entry: int) -> str:
-        """The kind of an entry."""
         return self._kind_names[self._kinds[entry]]
 
     def set_kind(self, entry: int, kind: str) -> None:
@@ -58,6 +57,7 @@ class Entries:
 
     def kind_sets(self, owners: Sequence[int], number: int) -> array[int]:
         """For `KindSets`: by owner, the kinds of its entries as bits."""
+        # Two bytes of bits: a source has at most 16 kinds of entries.
         bits, kinds = array("H", bytes(2 * number)), self._kinds
         for entry, owner in enumerate(owners):
             if owner >= 0:
@@ -120,7 +120,6 @@ class KindSets:
         self._bits = entries.kind_sets(owners, number)
 
     def has(self, turn: int, kinds: int) -> bool:
-        """Whether a turn has an entry of these kinds."""
         return bool(self._bits[turn] & kinds)
 
     def has_only(self, turn: int, kinds: int) -> bool:

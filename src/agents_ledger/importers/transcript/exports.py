@@ -137,6 +137,8 @@ class ExportTurns(LazyTurns):
         self, conversation_id: str, *, is_new: bool = False
     ) -> tuple[ExportedConversation, MessageTree]:
         """A conversation and its tree; the records of a new one are counted."""
+        # Turns of one conversation are built one after the other: it is parsed once for all of
+        # them.
         if self._last is not None and self._last[0] == conversation_id:
             return self._last[1], self._last[2]
         conversation = self.conversation(conversation_id, self.material.limits)

@@ -26,6 +26,7 @@ class LazyTurns(ABC):
         """Call it last: it asks for the evidence of every turn. `version` is the parser's."""
         self._turns = tree
         self._version = version
+        # 16 bytes a turn: a session of 1,000,000 records may have 500,000 turns.
         self._fingerprints = bytearray()
         self._file_sets = SetColumn()
         self.take_added()
@@ -73,7 +74,6 @@ class LazyTurns(ABC):
         return map(self._derived, self._turns.order())
 
     def parent_name(self, turn: int) -> str | None:
-        """The id of the turn above."""
         parent = self._turns.parent(turn)
         return None if parent is None else self.name(parent)
 

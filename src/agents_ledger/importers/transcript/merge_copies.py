@@ -72,6 +72,7 @@ class MergedTurns(TurnTree, Generic[C]):
             self._files.append([file_id])
             return
         self.add_files(turn, [file_id])
+        # By rank alone: the order in which files are read must not matter (docs/decisions/0020).
         if self.copies.rank(copy) > self.copies.rank(self._best[turn]):
             self._best[turn] = copy
 

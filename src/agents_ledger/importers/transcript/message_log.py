@@ -37,7 +37,7 @@ class LogMessage(NamedTuple):
 
 
 class LogSession(Struct):
-    """A session, as far as it was read."""
+    """A session, filled while its files are read."""
 
     id: str
     file_ids: set[int] = field(default_factory=set)

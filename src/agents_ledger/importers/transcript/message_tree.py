@@ -50,6 +50,7 @@ def message_node(
     kind: MessageKind, parent: str | None, data: bytes, record: HeldRecord, file_id: int
 ) -> MessageNode:
     """The node of a message with this content, which can be read again from its record."""
+    # A checksum is enough: it only has to notice that a message of the same id has changed.
     fingerprint = b"%d:%d;" % (len(data), zlib.crc32(data))
     return MessageNode(kind, parent, fingerprint, _single_file(file_id), record)
 
@@ -142,7 +143,7 @@ class _TurnNodes(Struct, array_like=True):
     opener: int
     start: int  # the first node of its span
     nodes: list[int] = field(default_factory=list)
-    copied: int = 0  # so many of the first are in another turn too
+    copied: int = 0  # number of first nodes that are in another turn too
     is_compaction: bool = False
 
 
@@ -171,7 +172,6 @@ class MessageTree(TurnTree):
         )
 
     def name(self, turn: int | None) -> str | None:
-        """The id of a turn."""
         return None if turn is None else self.nodes.name(self.turn_nodes.read(turn).opener)
 
     def unplanned(self) -> Iterator[MessageNode]:
@@ -207,17 +207,14 @@ class MessageTurns(LazyTurns):
         return str(self.tree.name(turn))
 
     def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
-        """Its context and its messages."""
         members = self.tree[turn]
         file_ids = {f for _, node_id in members.members for f in self.nodes.read(node_id).file_ids}
         return [self.context(members), *members.prints(self.nodes)], file_ids
 
     def record_ids(self, turn: int) -> Iterable[str]:
-        """The ids of the messages."""
         return [message_id for message_id, _ in self.tree[turn].members]
 
     def build(self, turn: int) -> Turn:
-        """The content of a turn."""
         members = self.tree[turn]
         nodes = [(message_id, self.nodes.read(node_id)) for message_id, node_id in members.members]
         return self.build_turn(members, nodes)

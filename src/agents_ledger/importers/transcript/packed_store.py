@@ -15,6 +15,7 @@ from agents_ledger.model.imports.interning import Numbering
 
 T = TypeVar("T", bound=msgspec.Struct)
 _encode = msgspec.msgpack.Encoder().encode
+# Such values stay as objects: MessagePack can hold neither.
 _UNPACKABLE = (UnicodeEncodeError, OverflowError)  # unpaired surrogates, huge numbers
 
 

@@ -13,6 +13,7 @@ from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.transcript.spill_file import LazySequence
 from agents_ledger.model.imports.sources import SourceFile
 
+# 20 bytes a record instead of 0.9 KB as an object: a million fit (docs/decisions/0019).
 _ROW = Struct("<QIII")  # offset, length, line number, checksum
 _pack, _unpack = _ROW.pack, _ROW.unpack_from
 WIDTH = _ROW.size
@@ -26,6 +27,7 @@ class RecordOffsets:
         self._material = material
         self._files = material.files
         sizes = (file.kept_bytes for file in material.files)
+        # One number then says both the file and the offset in it.
         self._starts = list(accumulate(sizes, initial=0))  # offsets as if the files were one
         self._first = dict(zip((file.id for file in self._files), self._starts, strict=False))
         self._file: SourceFile | None = None  # the file of the last added line
@@ -45,7 +47,6 @@ class RecordOffsets:
             self._data.append(data)
 
     def put(self, number: int, line: SourceLine) -> None:
-        """Replace a line."""
         data = line.data or b""
         self._rows[WIDTH * number : WIDTH * number + WIDTH] = _pack(
             self._first[line.file.id] + line.offset, line.length, line.number, zlib.crc32(data)

@@ -99,6 +99,7 @@ class TurnBuilder:
     ) -> None:
         """Add a message. User messages before the first assistant message are the query."""
         message_id = as_id(message_id)
+        # Copies of a record may be in one turn: the first is shown.
         if message_id in self._messages:
             return
         if role == "assistant":
@@ -275,6 +276,7 @@ class TurnBuilder:
 
     def _closed(self, status: TurnStatus, held: ToolCall | SpillOffset) -> ToolCall:
         call = self._step(held)
+        # While a turn is pending its calls may still end.
         if call.status not in OPEN_CALL or status == "pending":
             return call
         return structs.replace(call, status="cancelled", error=NO_RESULT)

@@ -136,11 +136,9 @@ class OpenerChildren:
         return child if child >= 0 else None
 
     def none(self, opener: int) -> bool:
-        """Whether there is no child."""
         return self._only[opener] == NONE
 
     def several(self, opener: int) -> bool:
-        """Whether there are several children."""
         return self._only[opener] == _SEVERAL
 
 
@@ -158,6 +156,7 @@ class EntryTree(TurnTree, ABC):
         folded = self.fold(groups)
         remaining = (opener for opener in groups.openers if opener not in folded)
         self._openers = array("i", roots_first(remaining, groups.parents))
+        # NONE is -1, so that it indexes the last place.
         numbers = array("i", [NONE]) * (len(parents) + 1)  # the last: of no entry
         for turn, opener in enumerate(chain(self._openers, folded)):
             numbers[opener] = turn
@@ -210,11 +209,9 @@ class EntryTree(TurnTree, ABC):
     # -- the turns ----------------------------------------------------------------------------
 
     def opener(self, turn: int) -> int:
-        """The entry that opens a turn."""
         return self._openers[turn]
 
     def turn_of(self, entry: int) -> int | None:
-        """The turn that an entry is in."""
         turn = self._turn_of[entry]
         return turn if turn >= 0 else None
 
@@ -299,6 +296,7 @@ def _ends_of_chains(targets: Mapping[int, int]) -> dict[int, int]:
         while at in targets and at not in ends and at not in path:
             path[at] = None
             at = targets[at]
+        # Every chain is followed once, however many prompts without an answer it has.
         ends |= dict.fromkeys(path, ends.get(at, at))
     return ends
 

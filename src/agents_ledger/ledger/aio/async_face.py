@@ -198,6 +198,12 @@ class AsyncFace:
 class AsyncBegins:
     """Begins when it is awaited or entered."""
 
+    def _begun(self, state: T | None) -> T:
+        """What is known since the beginning."""
+        if state is None:
+            raise Refused("this turn has not begun", "Await it, or enter it with `async with`.")
+        return state
+
     async def _start(self) -> Self:
         raise NotImplementedError
 

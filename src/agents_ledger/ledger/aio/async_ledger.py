@@ -17,7 +17,7 @@ from agents_ledger.ledger.turns.live import NO_RESPONSE, LiveState
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import Engine
 from agents_ledger.model.compaction import Compaction, Trigger
-from agents_ledger.model.errors import Conflict, OutcomeUnknown, Refused
+from agents_ledger.model.errors import Conflict, OutcomeUnknown
 from agents_ledger.model.reports.routing import SmartFork
 from agents_ledger.model.sessions import (
     Alias,
@@ -43,6 +43,8 @@ from agents_ledger.store.database import Work
 
 class AsyncLedger(AsyncReadVerbs):
     """One ledger, for any number of threads or tasks.
+
+    `async with AsyncLedger.open(address) as ledger:`, or `await AsyncLedger.open(address)`.
 
     A target is a session's label or alias, or a turn's id or a prefix of it.
     """
@@ -289,9 +291,7 @@ class AsyncLiveTurn(AsyncBegins):
     @property
     def state(self) -> LiveState:
         """What the turn's writer knows of it."""
-        if self._state is None:
-            raise Refused("this turn has not begun", "Await it, or enter it with `async with`.")
-        return self._state
+        return self._begun(self._state)
 
     async def message(self, message: str | Message, *, streamed: bool = False) -> Message:
         """Commit a message; a text becomes an assistant message.
@@ -357,7 +357,8 @@ class AsyncLiveTurn(AsyncBegins):
             await uninterrupted(self.fail, live.reason_of(error) if error else NO_RESPONSE)
         except Conflict:
             if error is None:
-                raise  # otherwise the turn was sealed before the error, which says more
+                # Otherwise the turn was sealed before the error, which says more.
+                raise
 
 
 class AsyncLiveCall(AsyncBegins):

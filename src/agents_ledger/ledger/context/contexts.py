@@ -143,9 +143,9 @@ def _at(
     history, unread = window.visible(
         tx, turn_id, prompt_of, boundary=boundary, query=query, budget=budget, count=count
     )
-    made = assemble(history, budget=budget, last=last, count=count)
+    assembled = assemble(history, budget=budget, last=last, count=count)
     return of(
-        made,
+        assembled,
         turn_id,
         compaction_turn_id=boundary.compaction_turn_id,
         budget=budget,
@@ -155,7 +155,7 @@ def _at(
 
 
 def of(
-    made: Assembled,
+    assembled: Assembled,
     turn_id: str | None,
     *,
     compaction_turn_id: str | None = None,
@@ -165,20 +165,20 @@ def of(
 ) -> Context:
     from agents_ledger.context.assembly import prompt_tokens
 
-    tokens: dict[Part | str, int] = {"system": prompt_tokens(made.system_prompt, count)}
+    tokens: dict[Part | str, int] = {"system": prompt_tokens(assembled.system_prompt, count)}
     turns: dict[Part | str, int] = {}
-    for block in made.blocks:
+    for block in assembled.blocks:
         tokens[block.part] = tokens.get(block.part, 0) + block.tokens
         turns[block.part] = turns.get(block.part, 0) + 1
     return Context(
         turn_id=turn_id,
-        system_prompt=made.system_prompt,
-        items=made.items,
+        system_prompt=assembled.system_prompt,
+        items=assembled.items,
         tokens=tokens,
         turns=turns,
         compaction_turn_id=compaction_turn_id,
         budget=budget,
-        cuts=made.cuts,
-        turns_left_out=unread + sum(cut.kind == "turn" for cut in made.cuts),
-        repairs=made.repairs,
+        cuts=assembled.cuts,
+        turns_left_out=unread + sum(cut.kind == "turn" for cut in assembled.cuts),
+        repairs=assembled.repairs,
     )

@@ -79,15 +79,15 @@ def boundary_at(tx: Transaction, turn_id: str | None) -> Boundary:
     while above is not None:
         compaction = threads.compaction(tx, above)
         if compaction is not None and (compaction.summary or compaction.first_kept_turn_id):
-            made = boundary_of(
+            boundary = boundary_of(
                 tx,
                 threads.place_of(tx, above).depth,
                 first=compaction.first_kept_turn_id,
                 summary=compaction.summary,
                 held=held_by(compaction),
             )
-            own = above if compaction.summary else made.summary_turn_id
-            return structs.replace(made, compaction_turn_id=above, summary_turn_id=own)
+            own = above if compaction.summary else boundary.summary_turn_id
+            return structs.replace(boundary, compaction_turn_id=above, summary_turn_id=own)
         parent_id = tx.run("turn_parent", id=above)[0][0]
         above = threads.place_of(tx, parent_id).compaction_turn_id
     return Boundary()
@@ -138,7 +138,7 @@ def _fitting(
 
 
 def _picked(tx: Transaction, turn_id: str, boundary: Boundary) -> list[Turn]:
-    """Single turns that a compaction kept_id; ids that are not on the thread are passed over."""
+    """Single turns that a compaction kept; ids that are not on the thread are passed over."""
     picked = []
     for kept_id in boundary.kept_turn_ids:
         try:

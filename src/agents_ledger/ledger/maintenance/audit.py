@@ -45,6 +45,8 @@ def audit(
     """All violations of the rules, or of some `rules`. `quick` selects the database engine's cheap
     check. A rule that cannot be evaluated, as on a bad page, is a finding itself."""
     checks: dict[str, Check] = {
+        # First, because readers are shown the first finding as the cause of an error, and a damaged
+        # page explains the others.
         "engine_check": partial(_engine_check, mode="quick" if quick else "full"),
         **{
             name.removeprefix(PREFIX): partial(_stated, name=name)
@@ -69,6 +71,7 @@ def _evaluate(tx: Transaction, engine: Engine, rule: str, check: Check) -> list[
             findings.append(Finding(rule, str(violation), "" if detail is None else str(detail)))
 
     try:
+        # On a server an error would end the transaction, and no further rule could be evaluated.
         tx.attempt(evaluate)
     except (Locked, Unreachable):
         raise

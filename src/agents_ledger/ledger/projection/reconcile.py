@@ -75,7 +75,8 @@ class Projector:
     def _clear(self) -> None:
         self._pending: list[_PendingDerivation] = []
         self._turns = self._bytes = 0
-        self._names: set[str] = set()  # of the pending derivations: their records and sessions
+        # Records and sessions of the pending derivations.
+        self._names: set[str] = set()
 
     def add(
         self,
@@ -344,8 +345,10 @@ class ProjectionPlan:
         link_subagents(tx, self._derivation, self._tree)
         if self._part is None:
             archive_renamed(tx, self.files, self._derivation)
-        self.result.gone = self._note_turn_sources(tx)
+        gone = self._note_turn_sources(tx)
         self._note_repeated_records(tx)
+        # Last: a retired turn is replaced by the turn that now repeats its records.
+        self.result.gone = retire(tx, gone)
         for file in self.files:
             superseded = file.id in self._derivation.superseded
             tx.run(
@@ -375,9 +378,9 @@ class ProjectionPlan:
 
     # -- which turns each file is part of ------------------------------------------------------
 
-    def _note_turn_sources(self, tx: Transaction) -> int:
-        """Note the turns of each file, also those it adds nothing to; returns how many turns of
-        these files were retired."""
+    def _note_turn_sources(self, tx: Transaction) -> set[str]:
+        """Note the turns of each file, also those it adds nothing to. Returns the turns that these
+        files no longer contain."""
         tree = self._tree
         gone: set[str] = set()
         turns_of = tree.by_file()
@@ -397,7 +400,7 @@ class ProjectionPlan:
                 tx.run_many("insert_turn_source", batch)
             for number in own:
                 is_new[number] = 0
-        return retire(tx, gone)
+        return gone
 
     def _note_repeated_records(self, tx: Transaction) -> None:
         repeated = self._tree.repeated()

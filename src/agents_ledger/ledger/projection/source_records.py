@@ -353,7 +353,8 @@ class Sources:
 
     def read(self, file_id: int, start: int, length: int) -> bytes:
         data = self._read(file_id, start, length)
-        if len(data) < length:  # another process may have archived more since
+        # Another process may have archived more since the starts of the blocks were cached.
+        if len(data) < length:
             self._starts.pop(file_id, None)
             data = self._read(file_id, start, length)
         return data
@@ -367,7 +368,8 @@ class Sources:
         )
         if end - first == 1:
             return next(pieces)
-        data = BytesIO()  # b"".join() would hold all pieces twice
+        # b"".join() would hold all pieces twice.
+        data = BytesIO()
         data.writelines(pieces)
         return data.getvalue()
 

@@ -230,8 +230,8 @@ def _grow(tx: Transaction, state: TaskState, change: TaskTurnChange) -> bool:
         for step in group.steps()
     ]
     status, _ = task_turns.status_of(group, state)
-    # New steps must come after all others; one in between would change the sequence of those
-    # behind.
+    # New steps must come after all others: one in between would change the sequence of those after
+    # it.
     if is_new != sorted(is_new) or tx.run("turn_status", id=turn.id)[0][0] != status:
         return False
     records = [record for record in group.records if record.turn_id != turn.id]

@@ -260,7 +260,9 @@ def _models(tx: Transaction, name: str) -> list[str]:
     if name in names:
         return [name]
     phrase = tokenizer.phrase(name.rstrip("*"), prefix=name.endswith("*"))
-    return [name for name in names if phrase is not None and phrase.is_in(tokenizer.fold(name))]
+    if phrase is None:
+        return []
+    return [model for model in names if phrase.is_in(tokenizer.fold(model))]
 
 
 def _like(text: str | None) -> str | None:

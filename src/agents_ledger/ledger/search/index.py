@@ -143,11 +143,11 @@ def _one_by_one(tx: Transaction, oldest_first: Sequence[SearchDocument]) -> Iter
         begin = tried - tried % tries if low == before else 0
         for tried in count(begin):
             high = low + (NUMBERS << tried // tries)
-            made = tx.run("new_doc", low=low, high=high, turn_id=document.turn_id, tried=tried)
-            if made:
+            rows = tx.run("new_doc", low=low, high=high, turn_id=document.turn_id, tried=tried)
+            if rows:
                 break
         before = low
-        yield int(made[0][0])
+        yield int(rows[0][0])
 
 
 def _pieces(columns: dict[str, str]) -> str:

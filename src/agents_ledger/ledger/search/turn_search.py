@@ -45,7 +45,8 @@ FIRST_LOOK = 64  # turns read first, if operators may exclude some
 
 Mode = Literal["all", "any"]
 _MODES: dict[str, Mode] = {"all": "all", "any": "any"}
-Segments = dict[int, int]  # segments of threads, each with the depth it is shared down to
+# Segments of threads, each with the depth it is shared down to.
+Segments = dict[int, int]
 
 
 class Candidate(NamedTuple):

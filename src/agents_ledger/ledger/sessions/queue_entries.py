@@ -43,7 +43,7 @@ BATCH_MAX = 100
 # Characters that are kept of a message dropped from a full queue.
 GLIMPSE = 80
 AT_MOST = 1000
-FULL = "the line was full"
+FULL = "the queue was full"
 DEFAULT = QueueLimits()
 _MODES = get_args(QueueMode)
 _encode = msgspec.json.Encoder().encode

@@ -172,8 +172,8 @@ def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
     source, or with an id or label that has this prefix. Whole ids come before prefixes."""
     if tx.run("session", key=typed) or tx.run("turn_stand", turn_id=typed):
         return typed
-    # A session known by this whole id comes before a turn whose id begins with it: a session's only
-    # turn may have the session's id as its prefix.
+    # A session known by this whole id comes before a turn whose id begins with it: exporting a
+    # session by its own id found its only turn instead.
     label = _session_like(tx, typed, beginnings=False)
     if label is not None:
         return label

@@ -1,4 +1,5 @@
-"""Numbers for names, packed: where there are millions of them, an object for each is too much."""
+"""Numbers for names, stored compactly: an object for each of millions of names takes too much
+memory."""
 
 from __future__ import annotations
 
@@ -7,30 +8,30 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 WIDTH = 16  # bytes of a UUID
-LETTERS = 36
-END = b"\xff"  # no letter
-HELD_NAMES = 16_384  # that are not packed: most sessions have fewer records
+UUID_CHARACTERS = 36
+END = b"\xff"  # never in UTF-8
+HELD_NAMES = 16_384  # that are not packed; most sessions have fewer records
 
 
 class Numbering:
-    """Numbers from 0 for names, in the order they come.
+    """Numbers for names, from 0, in the order of their addition.
 
-    The latest are as they are; the others are packed, where a UUID takes some 30 bytes, and any
-    other name as many more as it has letters: in a table of open addresses, never more than half
-    full. A place holds one more than a number, or 0.
+    The latest names are in a dict. The others are packed into a hash table with open addressing, at
+    most half full, whose slots are a number plus 1, or 0 if empty. A UUID takes about 30 bytes,
+    other names their length more.
     """
 
     def __init__(self, *, forgets: bool = False, held: int = HELD_NAMES) -> None:
-        """`forgets`: of names that are no UUIDs only hashes are packed, and name() is not asked."""
+        """`forgets`: other names than UUIDs are packed as hashes, and name() is not called."""
         self._numbers: dict[str, int] = {}  # of the latest
         self._names: list[str] = []
-        self._packed = 0  # how many are
+        self._packed = 0  # number of packed names
         self._keys = bytearray()
         self._places = array("I", bytes(4))
         self._forgets = forgets
         self._held = held
-        self._others = array("I")  # the numbers of names that are packed, and no UUIDs
-        self._letters = bytearray()  # of these, which are not among the keys
+        self._others = array("I")  # the numbers of packed names that are not UUIDs
+        self._other_keys = bytearray()  # of these; the others are in _keys
         self._ends = array("I", [0])
 
     def __len__(self) -> int:
@@ -45,7 +46,7 @@ class Numbering:
         return self._find(name) if number < 0 and self._packed else number
 
     def add(self, name: str) -> int:
-        """The number of a name, the next one if it has none yet."""
+        """The number of a name; a new one if it has none."""
         number = self.get(name)
         if number < 0:
             number = self._packed + len(self._names)
@@ -56,27 +57,27 @@ class Numbering:
         return number
 
     def name(self, number: int) -> str:
-        """The name that has a number."""
+        """The inverse of get()."""
         if number >= self._packed:
             return self._names[number - self._packed]
         key = self._key(number)
         if len(key) != WIDTH:
             return key.removesuffix(END).decode(errors="surrogatepass")
-        letters = key.hex()
-        return f"{letters[:8]}-{letters[8:12]}-{letters[12:16]}-{letters[16:20]}-{letters[20:]}"
+        digits = key.hex()
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def close(self) -> None:
-        """From now on only names are asked for, by their numbers."""
+        """Free what only get() and add() need: from now on only name() is called."""
         if self._packed:
             self._numbers.clear()
             self._places = array("I", bytes(4))
 
     def _key(self, number: int) -> bytes:
-        """What is packed of a name: of a UUID its bytes, of another one its letters."""
+        """The packed form of a name: the bytes of a UUID, or the UTF-8 of another."""
         if self._others:
             other = bisect_left(self._others, number)
             if other < len(self._others) and self._others[other] == number:
-                return bytes(self._letters[self._ends[other] : self._ends[other + 1]])
+                return bytes(self._other_keys[self._ends[other] : self._ends[other + 1]])
             number -= other
         return bytes(self._keys[WIDTH * number : WIDTH * number + WIDTH])
 
@@ -91,20 +92,20 @@ class Numbering:
         return -1
 
     def _other(self, name: str) -> bytes:
-        """What is packed of a name that is no UUID; it is never as long as one, unless it is a
-        hash."""
-        letters = name.encode(errors="surrogatepass")
+        """The packed form of a name that is not a UUID. Its length is never that of a UUID, unless
+        it is a hash."""
+        text = name.encode(errors="surrogatepass")
         if self._forgets:
-            return _digest(letters)
-        return letters + END if len(letters) == WIDTH else letters
+            return _digest(text)
+        return text + END if len(text) == WIDTH else text
 
     def _pack(self) -> None:
         for name in self._names:
             key = packed(name)
             if key is None and not self._forgets:
                 self._others.append(self._packed)
-                self._letters += self._other(name)
-                self._ends.append(len(self._letters))
+                self._other_keys += self._other(name)
+                self._ends.append(len(self._other_keys))
             else:
                 self._keys += key or self._other(name)
             self._packed += 1
@@ -136,7 +137,7 @@ class Sets:
         self._numbers: dict[frozenset[int], int] = {}
 
     def of(self, numbers: Iterable[int]) -> int:
-        """The number of a set, the same one whenever it is asked for."""
+        """The number of a set; equal sets have the same."""
         members = frozenset(numbers)
         number = self._numbers.setdefault(members, len(self._sets))
         if number == len(self._sets):
@@ -155,19 +156,17 @@ class Sets:
 
 
 def packed(name: str) -> bytes | None:
-    """The bytes of a UUID as programs write it; None for any other name."""
-    if len(name) != LETTERS or name[8:24:5] != "----" or name != name.lower():
+    """The bytes of a UUID in its usual form, lower case with dashes; None for any other name."""
+    if len(name) != UUID_CHARACTERS or name[8:24:5] != "----" or name != name.lower():
         return None
     try:
         key = bytes.fromhex(name.replace("-", ""))
     except ValueError:
         return None
-    # bytes.fromhex also accepts blanks between the digits.
-    return key if len(key) == WIDTH else None
+    return key if len(key) == WIDTH else None  # fromhex() skips blanks between digits
 
 
-def _digest(letters: bytes) -> bytes:
-    # It loads OpenSSL, which most programs do not need at once.
-    import hashlib
+def _digest(text: bytes) -> bytes:
+    import hashlib  # it loads OpenSSL, which most commands do not need
 
-    return hashlib.blake2b(letters, digest_size=WIDTH).digest()
+    return hashlib.blake2b(text, digest_size=WIDTH).digest()

@@ -1,7 +1,7 @@
-"""Rows of a database as records: framed one after another, each says what it is.
+"""Rows of a database as archived records, each framed by its length.
 
-A row that changed is another record; the last one of a key stands. Nothing is taken away. A value
-that is too long to be held stands in parts of its own before the row, which only says what it is.
+A changed row is another record; the last one of a key is current, and none is deleted. A value that
+is too long for memory is stored in parts before its row, which contains only a summary of it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ import msgspec
 from msgspec import msgpack
 
 T = TypeVar("T", bound=Hashable)
-# Bytes of a record that must not be in memory twice.
-LARGE = 1 << 20
+LARGE = 1 << 20  # bytes of a record of which memory must not hold two copies
 BAD_TEXT = 1  # the code of a text that is not UTF-8, or would take much more memory as text
 IN_PARTS = 2  # the code of a value that is stored in parts before its row
-# Begins a part: it looks like a row of a table without a name.
-_PART = b"\x94\xa0"
+_PART = b"\x94\xa0"  # begins a part, which is encoded as a row of a table without a name
 _SUMMARY = struct.Struct(">?QI16s")
 PARTED = bytes([0xC7, _SUMMARY.size, IN_PARTS])  # the first bytes of a value stored in parts
 _LENGTH = struct.Struct(">I")
@@ -36,7 +34,7 @@ class Parted(NamedTuple):
     is_text: bool
     size: int
     parts: int
-    print: bytes  # tells it from others
+    print: bytes  # its digest
 
     @classmethod
     def of(cls, value: Any) -> Parted | None:
@@ -46,21 +44,21 @@ class Parted(NamedTuple):
         return None
 
     def value(self) -> msgpack.Ext:
-        """To be put into the row."""
+        """The summary as a value of the row."""
         return msgpack.Ext(IN_PARTS, _SUMMARY.pack(*self))
 
 
 class RowRecord(NamedTuple):
-    """One original row. A text that is not UTF-8 is a msgpack.Ext with its bytes."""
+    """An original row. A text that is not UTF-8 is a msgpack.Ext with its bytes."""
 
     table: str
-    key: tuple[str, ...]  # the columns that tell it from the others
+    key: tuple[str, ...]  # the columns that identify it
     columns: tuple[str, ...]
     values: tuple[Any, ...]
 
     @property
     def identity(self) -> bytes:
-        """Of all versions of this row."""
+        """A digest that all versions of a row share."""
         named = dict(zip(self.columns, self.values, strict=False))
         return digest(msgpack.encode([self.table, [named.get(column) for column in self.key]]))
 
@@ -71,7 +69,7 @@ class RowRecord(NamedTuple):
 
 
 class Peeked(NamedTuple):
-    """A record and what it is a row of; what else it says was not read."""
+    """A record of which only the table and the key were parsed."""
 
     offset: int
     table: str
@@ -80,7 +78,7 @@ class Peeked(NamedTuple):
 
 
 class Framed(NamedTuple):
-    """A record and where it stands. None: it cannot be read."""
+    """A record and its position. `row` is None if it cannot be parsed."""
 
     offset: int
     length: int  # with its frame
@@ -98,23 +96,23 @@ def raw(value: Any) -> bytes:
 
 
 def digest(data: bytes) -> bytes:
-    """Tells one content from another."""
+    """The digest of a value or a row."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def frame(row: RowRecord) -> bytes:
-    """The bytes to keep."""
+    """The bytes to archive."""
     data = msgpack.encode([row.table, row.key, row.columns, row.values])
     return _LENGTH.pack(len(data)) + data
 
 
 def part(data: bytes) -> bytes:
-    """The bytes to keep of a part of a long value."""
+    """The bytes to archive of a part of a long value."""
     return frame(RowRecord("", (), (), (data,)))
 
 
 def unframe(data: bytes) -> RowRecord | None:
-    """The row of a frame."""
+    """The row of a frame; None if it cannot be parsed."""
     try:
         table, key, columns, values = msgpack.decode(memoryview(data)[_LENGTH.size :])
         return RowRecord(_once(str(table)), _once(tuple(key)), _once(tuple(columns)), tuple(values))
@@ -124,19 +122,19 @@ def unframe(data: bytes) -> RowRecord | None:
 
 @lru_cache(maxsize=256)
 def _once(named: T) -> T:
-    """The same, for all rows that have it."""
+    """One object for all equal values."""
     return named
 
 
 def records(blocks: Iterable[bytes]) -> Iterator[Framed]:
-    """Every record in a stream of kept bytes. A last one that is cut short is left out."""
+    """Every record in a stream of archived bytes, except a truncated last one."""
     rows = filterfalse(_is_part, _frames(blocks))
-    return starmap(_framed, rows)  # neither holds any of them
+    return starmap(_framed, rows)  # iterators: no record is held
 
 
 def parted(blocks: Iterable[bytes]) -> Iterator[tuple[Framed, list[tuple[int, int]]]]:
-    """The same, each with offset and length of the parts before it. An import that was interrupted
-    may have left more of them than belong to its row: the last do."""
+    """Every record, with offset and length of the parts before it. An interrupted import may have
+    left more parts than belong to the row: the last ones are the row's."""
     parts: list[tuple[int, int]] = []
     for frame in _frames(blocks):
         offset, data = frame
@@ -147,8 +145,8 @@ def parted(blocks: Iterable[bytes]) -> Iterator[tuple[Framed, list[tuple[int, in
             parts = []
 
 
-def _is_part(found: tuple[int, bytes]) -> bool:
-    return found[1].startswith(_PART, _LENGTH.size)
+def _is_part(frame: tuple[int, bytes]) -> bool:
+    return frame[1].startswith(_PART, _LENGTH.size)
 
 
 def _framed(offset: int, data: bytes) -> Framed:
@@ -156,7 +154,7 @@ def _framed(offset: int, data: bytes) -> Framed:
 
 
 def peek(blocks: Iterable[bytes]) -> Iterator[Peeked]:
-    """The same, only as far as to tell what it is a row of; without those that are no rows."""
+    """Every readable row, parsed only up to its table and key."""
     for offset, data in _frames(blocks):
         try:
             table, key, columns, values = _PEEK.decode(memoryview(data)[_LENGTH.size :])
@@ -187,7 +185,7 @@ def _frames(blocks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _cut(buffer: bytearray, first: int, end: int) -> bytes:
-    """Bytes of a buffer, which then begins behind them."""
+    """Remove the bytes up to `end` from a buffer; those from `first` on."""
     with memoryview(buffer) as view:
         data = bytes(view[first:end])
     del buffer[:end]

@@ -1,4 +1,4 @@
-"""Imported history as values: what was kept of a source, and what was derived from it."""
+"""Imported history as values: archived files, and what is derived from them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SourceKind = Literal["lines", "document", "rows"]
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 SUPERSEDED = -1
-"""The version a file was derived by that need not be read again, until its reader changes."""
+"""`derived_version` of a file that is not read again until its source changes."""
 
 Fate = Literal["derived", "unmapped", "malformed"]
-"""What became of a record: rows were made from it, it deliberately makes none, it is broken."""
+"""The outcome of a record: it makes rows, it deliberately makes none, or it is broken."""
 
 
 class SourceFile(Struct, frozen=True):
-    """A file of a source, as far as it is kept. A rewritten file has several generations."""
+    """An archived file of a source. A rewritten file has several generations."""
 
     id: int
     source: str
@@ -37,13 +37,13 @@ class SourceFile(Struct, frozen=True):
     mtime_ns: int
     kept_bytes: int
     tail_hash: bytes | None = None
-    cursor_json: str | None = None  # where a reader of rows goes on
+    cursor_json: str | None = None  # where reading the rows continues
     derived_bytes: int = -1
     derived_version: int = 0
 
 
 class Fault(Struct, frozen=True):
-    """Something in a source that could not be understood. Its bytes are kept all the same."""
+    """Something in a source that could not be parsed. Its bytes are archived nevertheless."""
 
     path: str
     what: str
@@ -58,10 +58,12 @@ class DerivedTurn(Struct, frozen=True):
     parent_id: str | None
     fingerprint: bytes  # of the records it comes from
     file_ids: frozenset[int]
-    record_ids: Iterable[str]  # that become its messages, and no other turn's: who has one is kin
+    record_ids: Iterable[
+        str
+    ]  # of its messages, and of no other turn: files that share one are related
     build: Callable[[], Turn]
-    system_prompt_hash: str | None = None  # None: as in the turn above
-    owner: str | None = None  # the session it belongs to, should it stand on no session's thread
+    system_prompt_hash: str | None = None  # None: as in the parent turn
+    owner: str | None = None  # its session, if it is on no session's thread
     repeated_ids: Iterable[str] = ()  # of records that only repeat some of its own
 
 
@@ -70,10 +72,10 @@ class DerivedSession(Struct, frozen=True, kw_only=True):
 
     session_id: str  # the source's own
     label: str
-    source: str | None = None  # None: the reader's name
+    source: str | None = None  # None: the name of the source
     origin: str | None = None  # None: as the source
-    fingerprint: str | None = None  # as the source itself says; None: computed
-    adopted: bool = False  # a session that was there: what is said of it stays
+    fingerprint: str | None = None  # as the source reports it; None: computed
+    adopted: bool = False  # it existed before the import: its fields stay
     head: str | None  # a turn that was answered
     file_ids: frozenset[int]
     provider: str = ""
@@ -94,7 +96,7 @@ class DerivedSession(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True):
-    """What was read again, where the rest is as it was."""
+    """The part of the files that was read again, if the rest is unchanged."""
 
     files: frozenset[int]  # to their end
     rows: Mapping[int, set[int]]  # of others: the offsets of what was read
@@ -102,7 +104,7 @@ class Part(Struct, frozen=True):
 
 
 class SourceTitle(NamedTuple):
-    """What a file calls the session of a record that stands in another, or the project of one."""
+    """A title in one file for a session in another, or for a project."""
 
     record_id: str  # or the label of the session itself, or the hash of the project's folder
     file_id: int
@@ -112,7 +114,7 @@ class SourceTitle(NamedTuple):
     title: str
 
     def rank(self) -> tuple[str, int, int]:
-        """Which of several counts, whatever was read first: the largest."""
+        """Of several titles the one with the largest rank wins, in whatever order they are read."""
         return self.path, self.generation, self.position
 
     @property
@@ -124,12 +126,12 @@ class SourceTitle(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Where it stands: what a file there calls something is there, or below."""
+        """The folder of the file: the title is of something in it or below."""
         return self.path[: max(self.path.rfind("/"), self.path.rfind("\\")) + 1]
 
 
 class Turns(Protocol):
-    """Turns, each after its parent. They may be made anew whenever they are gone through."""
+    """Turns, each after its parent. They may be made anew on every iteration."""
 
     def __len__(self) -> int: ...
 
@@ -137,21 +139,21 @@ class Turns(Protocol):
 
 
 class Derivation(Struct, frozen=True, kw_only=True):
-    """All that a set of files says. Turns stand after their parents."""
+    """Everything derived from a set of files."""
 
     turns: Turns
     sessions: tuple[DerivedSession, ...]
     with_kin: bool = False  # parents and children of its sessions are derived with them
     faults: tuple[Fault, ...] = ()
     counts: Mapping[tuple[str, Fate], int] = Counter()
-    firsts: Mapping[str, str] = {}  # by a type of records that make no rows, where one stands
-    superseded: frozenset[int] = frozenset()  # files that later states of them say all of
+    firsts: Mapping[str, str] = {}  # by type of records that make no rows, the place of one
+    superseded: frozenset[int] = frozenset()  # files whose content is all in later generations
     part: Part | None = None  # None: these are all turns of the files
     titles: tuple[SourceTitle, ...] = ()  # of sessions of other files
 
 
 class ImportCounts(Struct):
-    """What an import did, by session."""
+    """The sessions of an import by outcome."""
 
     imported: int = 0
     upserted: int = 0

@@ -20,21 +20,21 @@ _EXAMPLES = (
 )
 
 
-def moment(said: str, now_ms: int) -> int:
+def moment(words: str, now_ms: int) -> int:
     """Unix milliseconds of the moment somebody means: of a day, week, month or year its beginning,
     in local time."""
-    text = " ".join(re.sub(r"[\s_]+", " ", said.strip().lower()).split())
+    text = " ".join(re.sub(r"[\s_]+", " ", words.strip().lower()).split())
     now = datetime.fromtimestamp(now_ms / 1000).astimezone()
     try:
         date = _relative(text, now) or _relative(text.replace("-", " "), now) or _absolute(text)
         return int(date.timestamp() * 1000)
     except (ValueError, OverflowError, OSError) as error:
-        raise Refused(f"{said!r} is not a date", _EXAMPLES) from error
+        raise Refused(f"{words!r} is not a date", _EXAMPLES) from error
 
 
-def day_of(said: str, now_ms: int) -> tuple[int, int]:
+def day_of(words: str, now_ms: int) -> tuple[int, int]:
     """Where the day of a moment begins and ends, in local time."""
-    at = datetime.fromtimestamp(moment(said, now_ms) / 1000)
+    at = datetime.fromtimestamp(moment(words, now_ms) / 1000)
     begins = at.replace(hour=0, minute=0, second=0, microsecond=0)
     ends = begins + timedelta(days=1)
     return int(begins.timestamp() * 1000), int(ends.timestamp() * 1000)
@@ -113,12 +113,12 @@ def _before(now: datetime, count: int, unit: str) -> datetime:
     return datetime(year, month + 1, day).astimezone()
 
 
-def _hour(said: int, half: str | None) -> int:
+def _hour(hour: int, half: str | None) -> int:
     if half is None:
-        return said
-    if not 1 <= said <= HALF_DAY:
-        raise ValueError(said)
-    return said % HALF_DAY + (HALF_DAY if half == "pm" else 0)
+        return hour
+    if not 1 <= hour <= HALF_DAY:
+        raise ValueError(hour)
+    return hour % HALF_DAY + (HALF_DAY if half == "pm" else 0)
 
 
 def local_zone() -> tzinfo | None:

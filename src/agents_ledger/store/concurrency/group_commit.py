@@ -88,7 +88,8 @@ class GroupCommit:
     def __init__(self, session: WriteSession) -> None:
         self._session = session
         self._queue: deque[Member] = deque()
-        self._state = threading.Lock()  # guards the queue and _leading; held for an instant
+        # Guards the queue and _leading; held for an instant.
+        self._state = threading.Lock()
         self._leading = False
         self._start_leader: Callable[[], object] | None = None
         self._expected = 0  # callers just answered

@@ -244,7 +244,8 @@ class WriteQueue:
     def __init__(self, ledger: Path, timeout: float) -> None:
         self._timeout = timeout
         self._ledger = ledger
-        self.inodes: Inodes | None = None  # of the ledger and its log, as the writer opened them
+        # Of the ledger and its log, as the writer opened them.
+        self.inodes: Inodes | None = None
         self._next = FileLock(ledger.with_name(ledger.name + ".next"), ledger)
         self._lock = FileLock(ledger.with_name(ledger.name + ".lock"), ledger)
 

@@ -176,9 +176,9 @@ class PostgresTransaction:
         return read(self)
 
     def nearest(
-        self, model: str, asked: Sequence[float], low: int, high: int, limit: int, /
+        self, model: str, vector: Sequence[float], low: int, high: int, limit: int, /
     ) -> list[Row] | None:
-        rows = pgvector.nearest(self.cursor, escape(model), asked, low=low, high=high, limit=limit)
+        rows = pgvector.nearest(self.cursor, escape(model), vector, low=low, high=high, limit=limit)
         return None if rows is None else unescape_rows(rows)
 
     def index_nearest(self, model: str, length: int, /) -> None:

@@ -49,14 +49,14 @@ def _schema(cursor: Cursor[Row]) -> str | None:
 
 
 def nearest(
-    cursor: Cursor[Row], model: str, asked: Sequence[float], *, low: int, high: int, limit: int
+    cursor: Cursor[Row], model: str, vector: Sequence[float], *, low: int, high: int, limit: int
 ) -> list[Row] | None:
     """The vectors most like the one asked for; None: the server has no pgvector."""
     schema = _schema(cursor)
     if schema is None:
         return None
-    index = _index(schema, model, len(asked))
-    values: dict[str, object] = {"model": model, "asked": str(list(asked)), "limit": limit}
+    index = _index(schema, model, len(vector))
+    values: dict[str, object] = {"model": model, "asked": str(list(vector)), "limit": limit}
     # The index applies a range only after it has picked its neighbours and would return too few, so
     # a search within a range compares every vector.
     if low <= 0 and high >= EVERYTHING and _exists(cursor, index):

@@ -12,7 +12,7 @@ from agents_ledger.model.errors import Refused
 from agents_ledger.store.checks import row_types
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.salvage.damaged_file import DamagedFile
-from agents_ledger.store.salvage.sqlite_records import BadText, Column, columns_of
+from agents_ledger.store.salvage.sqlite_records import BadText, SalvagedColumn, columns_of
 from agents_ledger.store.tables import TABLES
 from agents_ledger.store.text import escape, unescape
 
@@ -110,20 +110,22 @@ class SalvagedTable:
 
     def load(self, file: DamagedFile) -> None:
         tree = file.trees.get(self._table)
+        # The file's own text first: the ledger may be of an older schema, with fewer columns.
         columns = columns_of(tree.sql if tree else None) or columns_of(self._sql)
         for stored in file.rows(self._table):
             self._loading.of(self._table).read += 1
             self._keep(dict(_named(columns, stored.rowid, stored.values)))
 
-    def _keep(self, found: Mapping[str, Any]) -> None:
+    def _keep(self, values: Mapping[str, Any]) -> None:
         wrong: list[str] = []
         row: list[Any] = []
         for name in self._names:
-            value, is_right = self._right(name, found)
+            value, is_right = self._right(name, values)
             row.append(value)
             if not is_right:
                 wrong.append(name)
         key = self._key(row)
+        # A key that was replaced or escaped in another way could not be looked up again.
         if set(wrong) & set(self._keys):
             self._loading.dropped(self._table, key, "its key is damaged")
             return
@@ -135,12 +137,12 @@ class SalvagedTable:
         if wrong:
             self._loading.repaired(self._table, key, f"{', '.join(wrong)} cannot be read")
 
-    def _right(self, name: str, found: Mapping[str, Any]) -> tuple[Any, bool]:
+    def _right(self, name: str, values: Mapping[str, Any]) -> tuple[Any, bool]:
         """The value of a column as it should be, and whether it was."""
-        value, kind = found.get(name), self._types[name]
+        value, kind = values.get(name), self._types[name]
         required, in_key = self._info[name][3], self._info[name][5]
-        if name not in found or (value is None and (required or in_key)):
-            return self._default(name), name not in found and not in_key
+        if name not in values or (value is None and (required or in_key)):
+            return self._default(name), name not in values and not in_key
         # One bit makes bytes of a text.
         if isinstance(value, BadText) or (kind is str and isinstance(value, bytes)):
             return _normalised(value.decode(errors="replace")), False
@@ -172,7 +174,9 @@ def _normalised(stored: str) -> str:
     return escape(unescape(stored))
 
 
-def _named(columns: list[Column], rowid: int, values: list[Any]) -> Iterator[tuple[str, Any]]:
+def _named(
+    columns: list[SalvagedColumn], rowid: int, values: list[Any]
+) -> Iterator[tuple[str, Any]]:
     """The values of a row by column. One that was added later has the default of its column."""
     for index, column in enumerate(columns):
         if column.is_rowid:

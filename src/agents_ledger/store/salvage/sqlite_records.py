@@ -13,7 +13,9 @@ _FLOAT, _FLOAT_BYTES = 7, 8
 _FIRST_LONG = 12  # from here on even types are bytes, odd ones text
 _VARINT_MAX = 9
 _MORE = 0x80
-_CREATE_TABLE = "CREATE TABLE "  # SQLite stores the text of every table with this beginning
+# SQLite stores the text of every table with this beginning. The text comes from a damaged file, and
+# any other statement, such as VACUUM INTO, could write a file.
+_CREATE_TABLE = "CREATE TABLE "
 _TABLE_INFO = """
     SELECT i.* FROM sqlite_master t, pragma_table_info(t.name) i WHERE t.rowid = 1 ORDER BY i.cid
 """
@@ -29,7 +31,7 @@ class Unreadable(Exception):
     """A page or row that makes no sense."""
 
 
-class Column(NamedTuple):
+class SalvagedColumn(NamedTuple):
     """A column as a CREATE TABLE states it."""
 
     name: str
@@ -38,7 +40,7 @@ class Column(NamedTuple):
     is_rowid: bool
 
 
-def columns_of(sql: str | None) -> list[Column]:
+def columns_of(sql: str | None) -> list[SalvagedColumn]:
     """The columns of a table in the order in which its rows hold them; none, if the text of the
     table is damaged too."""
     text = sql or ""
@@ -51,13 +53,17 @@ def columns_of(sql: str | None) -> list[Column]:
             scratch.execute(text)
             scratch.set_authorizer(None)
             rows = scratch.execute(_TABLE_INFO).fetchall()
-    except (sqlite3.Error, sqlite3.Warning):  # until Python 3.12 a second statement is a Warning
+    except (sqlite3.Error, sqlite3.Warning):
+        # Until Python 3.12 a second statement is a Warning.
         return []
     keys = sum(row[5] > 0 for row in rows)
     columns = [
-        Column(row[1], row[5], row[4], keys == 1 and row[5] == 1 and row[2].upper() == "INTEGER")
+        SalvagedColumn(
+            row[1], row[5], row[4], keys == 1 and row[5] == 1 and row[2].upper() == "INTEGER"
+        )
         for row in rows
     ]
+    # Rows of such a table begin with the columns of the key (fileformat2.html, section 2.4).
     if "WITHOUT ROWID" in text.upper():
         return sorted(columns, key=lambda column: column.key or len(columns) + 1)
     return columns
@@ -65,6 +71,7 @@ def columns_of(sql: str | None) -> list[Column]:
 
 def _authorize(action: int, name: str | None, *_: str | None) -> int:
     """Allow what creating a table and the indexes of its keys needs, in an empty database."""
+    # CREATE TABLE ... AS SELECT would insert into its own table, and a recursive one never ends.
     if action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE):
         return sqlite3.SQLITE_OK if name == "sqlite_master" else sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK if action in _CREATING else sqlite3.SQLITE_DENY

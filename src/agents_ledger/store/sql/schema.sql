@@ -60,8 +60,8 @@ CREATE INDEX idx_turns_worker ON turns (started_at) WHERE role = 'worker';
 CREATE INDEX idx_turns_leaf ON turns (started_at) WHERE has_children = 0;
 CREATE INDEX idx_turns_source_event ON turns (source_event_id) WHERE source_event_id IS NOT NULL;
 
--- A segment is a run of turns, each the first completed child of the one before. A further child
--- opens a segment that hangs on its parent segment at fork_depth. jump_id leads to a segment further
+-- A segment is a run of turns, each the first completed child of its parent. A further child
+-- opens a segment that branches off its parent segment at fork_depth. jump_id leads to a segment further
 -- up, jump_depth is the depth at which our path leaves it: any ancestor is O(log forks) away.
 CREATE TABLE segments (
     id <serial_key>,
@@ -167,7 +167,7 @@ CREATE TABLE session_history (
     session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
     thread_id TEXT REFERENCES places (turn_id) DEFERRABLE INITIALLY IMMEDIATE, -- the new head; NULL: emptied
     changed_at BIGINT NOT NULL,
-    reason TEXT NOT NULL              -- record, fork, move, roll_back, undo, clear, import ...
+    reason TEXT NOT NULL              -- record, fork, move, rollback, undo, clear or import
 );
 CREATE INDEX idx_session_history_label ON session_history (session_label, id, changed_at);
 CREATE INDEX idx_session_history_thread ON session_history (thread_id);
@@ -273,7 +273,7 @@ CREATE TABLE message_codeblocks (
 );
 CREATE UNIQUE INDEX idx_message_codeblocks_message ON message_codeblocks (message_id, idx);
 
--- Processes that have live turns. Whether one lives is told by its lock, never by this row alone.
+-- Processes that have live turns. Whether one lives is determined by its lock, never by this row alone.
 CREATE TABLE writers (
     id TEXT PRIMARY KEY,
     seen_at BIGINT NOT NULL           -- last renewal of its lease, on PostgreSQL

@@ -517,12 +517,12 @@ class SqliteDatabase:
         if self._closed or os.getpid() != self._pid:
             return
         with self._guard:
-            # Set under the guard, so that no further work is submitted behind the last one below.
+            # Set under the guard, so that no work is submitted after the empty one below.
             self._closed = True
         note_closed(self.path)
         if self._thread is not None:
             with suppress(StoreUnavailable):
-                # An empty work goes behind everything that is queued, so nobody is left waiting.
+                # Queued after everything else, so that nobody is left waiting.
                 self._group.run(lambda _: None)
             self._thread.stop()
         self._close_readers()

@@ -57,15 +57,15 @@ def is_plain(execute: Callable[[str], Any]) -> bool:
     return version == PLAIN
 
 
-class PreparedStatement(dict[str, queries.Positional]):
+class PreparedStatements(dict[str, queries.Positional]):
     """Statements by name, each made ready when it is first run: a command takes few of them."""
 
     def __missing__(self, name: str) -> queries.Positional:
-        self[name] = made = queries.positional(queries.one(name, WORDS))
-        return made
+        self[name] = statement = queries.positional(queries.one(name, WORDS))
+        return statement
 
 
-_PREPARED = PreparedStatement()
+_PREPARED = PreparedStatements()
 _ROW_TYPES: dict[str, RowTypes] = {}  # by the name of the statement
 
 

@@ -22,6 +22,7 @@ SENT_COMMANDS = re.compile(r"/(?:ask|code|architect|context|help)\s+\S")
 
 MODEL = re.compile(r"(?:Main model|Model): (\S+)")
 EDITED = re.compile(r"Applied edit to (.+)")
+# Aider rounds from 1,000 on ("2.5k"): there is no exact number in the history.
 TOKENS = re.compile(
     r"Tokens: (?P<input_tokens>[\d.]+k?) sent"
     r"(?:, (?P<cache_write_tokens>[\d.]+k?) cache write)?"

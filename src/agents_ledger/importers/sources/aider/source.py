@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
-from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.port.source import FileProbe, Project, Source
 from agents_ledger.importers.sources.aider.rules import CHAT_FILE, INPUT_FILE, NAME, STARTED
@@ -14,14 +13,10 @@ from agents_ledger.model.imports.sources import Derivation
 
 
 class Aider(Source):
-    """Runs of Aider."""
+    """Runs of Aider. Histories are in the repositories, of which there is no list: no roots."""
 
     name = NAME
     version = 1
-
-    def roots(self, home: Home) -> Sequence[Path]:
-        """Histories are in the repositories; only that of the home folder has a known place."""
-        return [home.home / CHAT_FILE, home.home / INPUT_FILE]
 
     def wants(self, path: Path) -> bool:
         return path.name in (CHAT_FILE, INPUT_FILE)

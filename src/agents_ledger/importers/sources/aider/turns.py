@@ -41,7 +41,7 @@ class AiderLog(MessageLog):
     def _read_inputs(self, material: Material, file: SourceFile) -> None:
         at, texts = 0, list[str]()
         for line in material.lines(file):
-            text = (line.data or b"").decode(errors="replace")
+            text = (line.data or b"").decode(errors="replace").rstrip("\r")
             if match := rules.INPUT_TIME.match(text):
                 at, texts = _local_ms(match[1]), []
             else:
@@ -67,11 +67,12 @@ class AiderLog(MessageLog):
                 first_line = lines[0].number
             self.material.count(kind, "derived" if session else "unmapped", len(lines))
             if session is not None:
+                # Relative to the run: a history whose beginning was deleted keeps its ids.
                 message_id = f"{rules.NAME}:{session.id}:{lines[0].number - first_line}"
                 self._add(session, LogMessage(message_id, kind, data), lines)
 
     def _start(self, started: str, prompt: bytes) -> LogSession:
-        digest = hashlib.sha256(prompt).hexdigest()[:ID_CHARACTERS]
+        digest = hashlib.sha256(_prompt_text(prompt).encode()).hexdigest()[:ID_CHARACTERS]
         session = self.session(f"{started.replace(' ', 'T')}-{digest}")
         session.folder = self.folder
         session.created_at = session.updated_at = _local_ms(started)
@@ -80,6 +81,7 @@ class AiderLog(MessageLog):
     def _add(self, session: LogSession, message: LogMessage, lines: list[SourceLine]) -> None:
         if message.kind == "prompt":
             times = self.entered.get(_prompt_text(message.data), [])
+            # The same words may have been entered in an earlier run.
             session.seen(next((at for at in times if at >= session.updated_at), 0))
         self.times[message.id] = at = session.updated_at
         first, last = lines[0], lines[-1]
@@ -92,7 +94,8 @@ class AiderLog(MessageLog):
         builder.workspace_path = self.folder
         for message in messages:
             at = self.times.get(message.id, builder.started_at)  # a copy in a sibling turn has none
-            text = message.data.decode(errors="replace").strip()
+            # On Windows Aider writes the line ends of the system.
+            text = message.data.decode(errors="replace").replace("\r\n", "\n").strip()
             if message.kind == "prompt":
                 prompt = _prompt_text(message.data)
                 builder.message(message.id, "user", prompt, at=at, source="human")

@@ -66,5 +66,5 @@ def node_in(raw: Raw) -> ChatGptNode:
 
 
 def role_of(author: Any) -> str:
-    """The role of an author, who is an object or just the role."""
+    """The role of an author: an object with a role, or only the role."""
     return as_text(author) or as_text(as_dict(author).get("role")) or ""

@@ -14,6 +14,7 @@ from agents_ledger.importers.transcript.exports import ExportTurns
 from agents_ledger.model.imports.sources import Derivation, SourceKind
 
 FILE_NAME = re.compile(r"conversations(-\d+)?\.json")  # exports of 2025 on may come in shards
+# Other programs write a "mapping" too: its first node must have the form of a node.
 MAPPING = re.compile(
     rb'"mapping"\s*:\s*\{\s*"[^"]*"\s*:\s*\{\s*(?:"id"\s*:\s*"[^"]*"\s*,\s*)?'
     rb'"(?:message"\s*:\s*(?:null|\{)|parent"\s*:\s*(?:null|")|children"\s*:\s*\[)'

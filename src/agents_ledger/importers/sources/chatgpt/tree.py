@@ -56,6 +56,7 @@ class ChatGptTree(ExportedConversation):
                 self.nodes.put(self.scoped(name), node)
         current = conversation.current_node
         if not isinstance(current, str) or current not in mapping:
+            # Without a current_node the last node of the mapping is the best guess at the newest.
             current = mapping.name(len(mapping) - 1) if mapping else None
         if current is not None and mapping.read(current).node is None:
             self.current = self._parent(mapping, current) or self.current

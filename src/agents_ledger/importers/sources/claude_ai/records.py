@@ -35,5 +35,4 @@ decode_message_head = msgspec.json.Decoder(ClaudeAiMessageHead).decode
 
 
 def conversation_id(data: bytes) -> str | None:
-    """The id of a conversation."""
     return as_text(decode_leniently(decode_conversation, data).uuid)

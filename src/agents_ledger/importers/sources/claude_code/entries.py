@@ -40,8 +40,7 @@ def side_of(record: Record) -> int:
 
 def parent_of(record: Record) -> str | None:
     """The uuid of the record above. A compaction names it as its logical parent."""
-    # A compact_boundary has a parentUuid of null (all 21 in the files): the API's context begins
-    # there.
+    # A compact_boundary has a parentUuid of null in all real files (21 of them).
     return record.parent_uuid or record.logical_parent_uuid
 
 
@@ -101,7 +100,7 @@ class ClaudeEntries(Entries):
         self.spills: dict[int, tuple[str, ...]] = {}  # by entry, the outputs in files of their own
         self._inserted: Mapping[int, Iterable[int]] = {}
         self._unresolved: dict[int, _UnresolvedParent] = {}
-        # Most records follow the one before: the last two need not be looked up.
+        # The parent of most records is one of the last two: these need no lookup.
         self._before: tuple[str, int | None] = ("", None)
         self._latest: tuple[str, int | None] = ("", None)
         # Records that are no entries pass their children on to their own parents.
@@ -121,7 +120,6 @@ class ClaudeEntries(Entries):
         return entry if entry >= 0 else None
 
     def name(self, entry: int) -> str:
-        """The uuid of a record."""
         return self.ids.name(entry)
 
     def add(
@@ -136,7 +134,7 @@ class ClaudeEntries(Entries):
         side: int,
         file_ids: Iterable[int],
     ) -> int:
-        """Add the record that was registered last. `previous` is the one before it in its file."""
+        """Add the record that was registered last. `previous` precedes it in its file."""
         entry = self.add_record(line, kind)
         self.parents.append(previous)
         self.hang(entry, uuid, parent, previous, side)

@@ -27,8 +27,6 @@ class _QueueSession(Protocol):
 
 
 class QueuedText(NamedTuple):
-    """A text in the queue."""
-
     session: _QueueSession
     line: SourceLine
     text: str
@@ -102,7 +100,7 @@ class PromptQueue:
 
     def _add(self, queued: QueuedText, after: int | None, texts: dict[str, str]) -> int | None:
         """The new entry; None if another file has the same text."""
-        # Queue operations have no uuid (2.1.5 to 2.1.80); text alone may be typed twice.
+        # Queue operations have no uuid, and the same text may be typed twice.
         uuid = f"{queued.session.session_id}:queued:{queued.typed_at}"
         if texts.setdefault(uuid, queued.text) != queued.text:  # typed in the same instant
             uuid = f"{uuid}:{zlib.crc32(queued.text.encode(errors='replace')):08x}"

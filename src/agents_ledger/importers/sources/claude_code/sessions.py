@@ -98,7 +98,6 @@ class ClaudeSession(Struct):
 
 
 def derive(material: Material, version: int) -> Derivation:
-    """The turns and sessions of a family."""
     family = ClaudeFamily(material)
     family.read()
     titles = family.finish_reading()
@@ -532,7 +531,6 @@ class _LeafTitles:
         self._leaves: list[str] = []
 
     def add(self, leaf: str, line: SourceLine, text: str) -> None:
-        """The title of the session that a record is in."""
         file = line.file
         self._leaves.append(leaf)
         title = SourceTitle(leaf, file.id, file.path, file.generation, line.offset, text)

@@ -106,7 +106,6 @@ class ClaudeCode(Source):
         return [FolderTrace("dashes", name)] if PROJECT_FOLDER.match(name) else None
 
     def derive(self, material: Material) -> Derivation:
-        """The turns and sessions of a family."""
         return derive(material, self.version)
 
 

@@ -153,7 +153,6 @@ class ClaudeTree(EntryTree):
     # -- what sessions and turns need to know -------------------------------------------------
 
     def name(self, turn: int | None) -> str | None:
-        """The id of a turn."""
         return None if turn is None else self.entries.name(self.opener(turn))
 
     def head(self, entry: int) -> int | None:

@@ -38,8 +38,8 @@ from agents_ledger.model.imports.sources import SourceFile
 from agents_ledger.model.turns import CallStatus, MessageSource, Turn, TurnStatus
 
 THINKING = ("thinking", "redacted_thinking")
-# Endings, as tools that the provider runs have prefixes: server_tool_use, web_search_tool_result.
-SHOWN = ("text", "thinking", "tool_use", "tool_result")  # endings of the blocks that are shown
+# Endings of types: tools that the provider runs have prefixes, as in server_tool_use.
+SHOWN = ("text", "thinking", "tool_use", "tool_result")
 # promptSource and origin say who wrote a prompt, in new versions only (2.1.220 has both).
 METADATA = ("requestId", "permissionMode", "promptSource", "origin", "isApiErrorMessage")
 NOTICE_METADATA = ("subtype", "level", "error", "retryAttempt", "durationMs")
@@ -62,8 +62,6 @@ class TurnExtras(NamedTuple):
 
 
 class ClaudeTurns(LazyTurns):
-    """The turns of a family."""
-
     def __init__(self, tree: ClaudeTree, version: int, extras: TurnExtras) -> None:
         self._tree = tree
         self._entries = tree.entries
@@ -88,7 +86,6 @@ class ClaudeTurns(LazyTurns):
         return parts, self._entries.files.union(self._tree.members(turn))
 
     def record_ids(self, turn: int) -> Iterable[str]:
-        """The uuids of its records."""
         return map(self._entries.name, self._own(turn))
 
     def repeated_ids(self, turn: int) -> Iterable[str]:
@@ -98,7 +95,6 @@ class ClaudeTurns(LazyTurns):
         return (entries.name(entry) for entry in members if entries.kind(entry) == "copy")
 
     def build(self, turn: int) -> Turn:
-        """Its content."""
         entries, own = self._entries, self._own(turn)
         log = ClaudeTurnRecords(
             list(map(entries.name, own)),

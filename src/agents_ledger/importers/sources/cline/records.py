@@ -33,7 +33,6 @@ def blocks(content: Any) -> list[dict[str, Any]]:
 
 
 def texts(content: Any) -> list[str]:
-    """The texts of a content."""
     return [b["text"] for b in blocks(content) if isinstance(b.get("text"), str)]
 
 
@@ -233,13 +232,13 @@ def _display_role(metadata: Mapping[str, Any]) -> str:
     return str(metadata.get("displayRole")).strip().lower()
 
 
-def _is_injected(metadata: Mapping[str, Any], words: Sequence[ClineWords]) -> bool:
+def _is_injected(metadata: Mapping[str, Any], texts: Sequence[ClineWords]) -> bool:
     """Whether the client wrote a message in the place of a person."""
     if (
         _display_role(metadata) in rules.INJECTED_ROLES
         or metadata.get("kind") in rules.INJECTED_KINDS
     ):
         return True
-    if metadata.get("userRunSpan") == 0 and words and not any(w.is_wrapped for w in words):
+    if metadata.get("userRunSpan") == 0 and texts and not any(text.is_wrapped for text in texts):
         return True  # what a person adds to a run is wrapped
-    return bool(words) and words[0].text.startswith(rules.INJECTED)
+    return bool(texts) and texts[0].text.startswith(rules.INJECTED)

@@ -69,6 +69,7 @@ class ClineSession(Struct):
     @property
     def session_id(self) -> str:
         is_resumed_task = rules.TASK_ID.fullmatch(self.own_id)
+        # The task has the same id, and stays a session of its own.
         return f"{self.own_id}:resumed" if is_resumed_task else self.own_id
 
     @property
@@ -114,6 +115,7 @@ class ClineSessionTree:
         self.states = DocumentStates()
         for file in files:
             self._read(file)
+        # Earlier ones first: a later one replaces what follows them.
         for compaction in sorted(self.compactions, key=lambda c: c.replaced):
             self._insert_compaction(compaction)
 
@@ -218,6 +220,7 @@ class ClineSessionTree:
         """Its own id; of results the first call, since their messages are joined and split when a
         session is resumed; of others their position and content."""
         session_id, own = document.session.own_id, as_text(head.id)
+        # Of the decoded content: white space in the document does not matter.
         checksum = zlib.crc32(msgspec.json.encode(head.content))
         results = records.result_ids(head.content)
         if head.role == "user" and results and document.last_answer:

@@ -110,6 +110,7 @@ class ClineTaskTree:
         )  # a cache
         self.states = DocumentStates()
         for file in files:
+            # Timelines first: only without one does the history give the turns.
             if not _is_history(file):
                 self._read_timeline(file)
         for file in files:
@@ -161,6 +162,7 @@ class ClineTaskTree:
         task.add_time(self.material.timestamp(entry.ts, file))
         if name == "api_req_started":
             task.find_workspace(str(as_dict(parse_json(str(entry.text))).get("request")))
+        # Entries have no id; the document is rewritten, but their times stay.
         node_id = f"{task.task_id}:{entry.ts}:{name}"
         count = task.id_counts.add(node_id)
         if count > 1:  # of one kind in one millisecond
@@ -215,6 +217,7 @@ class ClineTaskTree:
                 kind: MessageKind = "prompt" if index == 0 or records.is_prompt(record) else "reply"
                 for text in records.texts(record.get("content")) if role == "user" else ():
                     task.find_workspace(text)
+                # Messages of a history have no id.
                 node_id = f"{task.task_id}:{index}:{checksums[-1]:08x}"
                 self._append(task, file, node_id, kind, message)
         self.states.add(file, (f"{index}:{crc:08x}" for index, crc in enumerate(checksums)))
@@ -239,6 +242,7 @@ class ClineTaskTree:
             if index != NONE and self.nodes.name(node).endswith(CALL_SUFFIXES):
                 by_index.setdefault(index, []).append(node)
         for index, entries in by_index.items():
+            # With different numbers it is not known which call an entry shows.
             if len(entries) == len(self._calls_after(task, index)):
                 self.call_position |= {node: at for at, node in enumerate(entries)}
 

@@ -319,19 +319,19 @@ class ClineSessionTurn:
             if block.get("type") == "tool_result":
                 failed = bool(block.get("is_error"))
                 self._add_result(str(block.get("tool_use_id")), block.get("content"), at, failed)
-        words = records.human_words(content)
+        texts = records.human_words(content)
         other_blocks = _unmapped_blocks(content)
         attached = [block for block in records.blocks(content) if block.get("type") == "file"]
-        if not (words or other_blocks or attached):
+        if not (texts or other_blocks or attached):
             self.builder.ended_at = max(self.builder.ended_at, at)
             return
-        modes = [part.mode for part in words if part.mode]
+        modes = [text.mode for text in texts if text.mode]
         metadata = {"blocks": other_blocks, "mode": modes[0] if modes else None}
         paths = [path for block in attached if (path := as_text(block.get("path")))]
         self.builder.message(
             message_id,
             "user",
-            "\n\n".join(part.text for part in words),
+            "\n\n".join(text.text for text in texts),
             at=at,
             source=self.context.asked_by,
             metadata={name: value for name, value in metadata.items() if value},

@@ -171,8 +171,7 @@ class ThreadTotals:
                 name: after.get(name, 0) - (as_number(last.get(theirs)) or 0)
                 for name, theirs in rules.TOKENS.items()
             }
-        # 769 of 4,365 real totals repeat the former one; a total that fell is that of a resumed
-        # thread.
+        # 769 of 4,365 real totals repeat the former one; totals fall at a resume or a replay.
         elif before is None or after.get("total_tokens", 0) < before.get("total_tokens", 0):
             before = {}
         self._last = after

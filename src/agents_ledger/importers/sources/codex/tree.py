@@ -114,6 +114,7 @@ def sessions_of(rollouts: Sequence[Rollout], tree: CodexTree) -> Iterator[Derive
     for rollout in rollouts:
         threads.setdefault(rollout.thread, []).append(rollout)
     for thread, files in threads.items():
+        # No path as a tie-break: archived threads move to another folder.
         files.sort(key=lambda r: (r.last_at, len(r.turns), r.first_line))
         yield _own_session(thread, files, tree)
     for thread, replays in _replays(rollouts, tree.copies).items():
@@ -186,6 +187,7 @@ def _replayed_session(thread: str, replays: list[Replay], tree: CodexTree) -> De
         head=tree.head(last.id),
         file_ids=frozenset(replay.file_id for replay in replays),
         created_at=milliseconds(longest.meta.timestamp) or uuid7_ms(thread),
+        # The fork's timestamps are those of the replay.
         updated_at=uuid7_ms(last.task),
     )
 

@@ -74,8 +74,7 @@ class CodexTurnCopy(TurnCopy, array_like=True):
         for before, after in self.growth:
             for name, number in after.items():
                 grown = max(0, number - before.get(name, 0))
-                # Only 0.146 reports cache writes: for other versions a 0 would claim that there
-                # were none.
+                # Cache writes were seen in 0.146 only: elsewhere a 0 would claim there were none.
                 if grown or name != "cache_write_tokens":
                     used[name] = used.get(name, 0) + grown
         return used

@@ -51,6 +51,7 @@ class RunTotals:
 
     def start_run(self, *, is_new: bool) -> None:
         """Start a run of a new session, or of one that is resumed."""
+        # A new session has used nothing before: whatever its totals include is its own.
         if is_new:
             self._totals, self._output_of_lost_runs, self.is_complete = {}, 0, True
         else:
@@ -225,6 +226,7 @@ class LogReader:
         """The number of an event's id; one that repeats is numbered."""
         event_id = as_text(event.id) or ""
         if not UUID.fullmatch(event_id):
+            # Ids that are no UUIDs are unique in their session only.
             event_id = f"{rules.NAME}:{self.log.session_id}:{event_id}"
         names = self._copies.names
         name = names.add(event_id)
@@ -249,6 +251,7 @@ class LogReader:
         kind, data = event.kind, event.data
         self._describe(kind, data)
         if kind in rules.RUNS:
+            # session.shutdown reports since one of the two; a crashed run has no shutdown.
             self._totals.start_run(is_new=kind == "session.start")
         elif kind == rules.PROMPT:
             turn = self.log.last_turn
@@ -269,6 +272,7 @@ class LogReader:
             metadata, context = self.log.metadata, as_dict(data.context)
             for name, theirs in rules.CONTEXT_FIELDS.items():
                 if as_text(context.get(theirs)):
+                    # The first folder and branch count: a resumed session may be elsewhere.
                     metadata.setdefault(name, context[theirs])
             self._cwd = metadata.get("cwd")
             if as_text(data.copilot_version):
@@ -311,6 +315,7 @@ class LogReader:
         call_id = as_text(event.data.tool_call_id)
         turn = self._calls.turn(call_id)
         turn = self.log.last_turn if turn is None else turn
+        # After a compaction the agent continues without a prompt: its next answer opens a turn.
         if turn is None or self._copies[turn].is_compaction:
             if event.kind not in rules.ANSWERS:
                 self._waiting.append(self._add(None, event))
@@ -338,6 +343,7 @@ class LogReader:
             self._calls.add(call_id, turn, entry)
 
     def _compaction(self, event: LoggedEvent) -> None:
+        # A compaction that failed replaced nothing.
         if event.data.success is False:
             return
         self._totals.add_compaction()
@@ -353,6 +359,7 @@ class LogReader:
         if self.log.last_turn is not None:
             copy = self._copies[self.log.last_turn]
             copy.add_tokens(tokens)
+            # The first totals of a log without its beginning may include tokens from before.
             copy.is_estimate = copy.is_estimate or (bool(tokens) and not is_complete)
             copy.reports = self._totals.reports
 

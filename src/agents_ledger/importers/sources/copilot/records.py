@@ -142,6 +142,7 @@ def _call_events(entry: dict[str, Any], name: str, started: set[str]) -> Iterato
     if call_id not in started:
         started.add(call_id)
         request = {"toolCallId": call_id, "name": tool, "arguments": entry.get("arguments")}
+        # Two events of one entry must not have the same id.
         start = f"{name}:asked" if is_completed else name
         yield _event("tool.execution_start", start, at, request)
     if is_completed:

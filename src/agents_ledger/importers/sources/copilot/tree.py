@@ -128,6 +128,7 @@ class EventClaims:
     def _depths(self) -> Sequence[int]:
         """By name, how deep a turn is in the tree. Each file may know turns that others do not."""
         depths = array("I", bytes(4 * len(self._copies.names)))
+        # Each pass carries depths across one more file; more passes than files change nothing.
         for _ in {copy.file_id for copy in self._copies}:
             before = depths[:]
             for copy in self._copies:
@@ -146,6 +147,7 @@ class EventClaims:
         remaining: set[int] = set()  # the names of turns that are left with something
         for number, copy in enumerate(copies):
             above = latest[copy.parent] if copy.parent is not None else None
+            # The copy above lost its end to another turn: what follows it follows that turn.
             if above is not None and above in self.continued_by:
                 copies[number].parent = self.continued_by[above]
             latest[copy.name] = number

@@ -72,7 +72,8 @@ class CopilotCopies(TurnCopies[CopilotTurnCopy]):
     def __init__(self, material: Material) -> None:
         super().__init__(CopilotTurnCopy, material, KINDS)
         self.names = Numbering(held=material.limits.held_names)  # of events and turns
-        self._document_events: dict[int, bytes] = {}  # no line of a file contains these
+        # Events made of a document have no bytes in a file that could be read again.
+        self._document_events: dict[int, bytes] = {}
 
     def add_event(
         self, copy: int | None, kind: str, name: int, line: SourceLine, *, in_document: bool

@@ -111,6 +111,7 @@ class CopilotTurnContent:
         content = as_text(data.get("content")) or ""
         has_time = rules.ADDED_TIME.search(content)
         text = (rules.ADDED_TIME.sub("", content).strip() if has_time else "") or content
+        # A subagent's user.message may repeat the prompt of the call, which is shown already.
         if text.strip() and text.strip() == self.prompt.strip():
             return
         metadata = _present(data, rules.METADATA)
@@ -147,6 +148,7 @@ class CopilotTurnContent:
         elif kind == "abort":
             text = f"Aborted: {as_text(data.get('reason')) or 'unknown'}"
             self.builder.error = self.builder.error or text
+            # An abort after an answer ends the turn, but the answer was given.
             self.builder.failed = not self.builder.answered
         elif kind == "session.truncation":
             metadata |= data
@@ -203,6 +205,7 @@ class CopilotTurnContent:
         self.builder.call(call_id, tool or "unknown", params, at=at, message_id=self.last_message)
         if call_id in self.copy.spawned:
             self.builder.spawned(call_id, self.copy.spawned[call_id])
+        # The request in the message has added the files; tool.execution_start repeats it.
         if tool and self.last_message and "toolName" not in request:
             is_view = tool == "str_replace_editor" and params.get("command") == "view"
             files = rules.FILE_TOOLS.files("view" if is_view else tool, params)

@@ -67,8 +67,6 @@ class ChatSummary(NamedTuple):
 
 
 class CursorChat(Struct):
-    """A chat."""
-
     id: str
     bubbles: PackedDict[Bubble]  # by the id in its key
     versions: list[ChatVersion] = field(default_factory=list)

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.parsing.json_values import BROKEN, decoded, dicts, loose, path_of
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text
-from agents_ledger.importers.parsing.row_filter import told, value_of
+from agents_ledger.importers.parsing.row_filter import excluded_sessions, value_of
 from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project, SelectRows, Table
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.changes import IdSearch
@@ -150,7 +150,9 @@ def row_filter(
         search.folders = {**dict.fromkeys(search.chats, folder), **search.folders}
     uncertain = frozenset(search.uncertain - search.folders.keys() if folder is None else ())
     folders = {**dict.fromkeys(uncertain, UNKNOWN_PROJECT), **search.folders}
-    excluded, with_project = told(folders, search.parents, search.chats | uncertain, is_excluded)
+    excluded, with_project = excluded_sessions(
+        folders, search.parents, search.chats | uncertain, is_excluded
+    )
     return ChatRowFilter(excluded, with_project, folder is not None, uncertain)
 
 

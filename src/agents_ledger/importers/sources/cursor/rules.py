@@ -38,7 +38,6 @@ META = "meta.json"
 # -- bubbles ----------------------------------------------------------------------------------
 
 USER_TYPES = (1, "user")  # numbers since late 2024
-# Real bubbles of 2025-10 have completed, error, cancelled and loading.
 STATUSES: dict[str, CallStatus] = {
     "aborted": "cancelled",
     "canceled": "cancelled",
@@ -72,12 +71,11 @@ FILE_TOOLS = FileTools(
         "search_replace": "written",
         "write": "written",
     },
-    # params are in camelCase, rawArgs, as the model wrote them, in snake_case.
     paths=("path", "relativeWorkspacePath", "targetFile", "target_file", "file_path", "filePath"),
 )
 TASK_TOOLS = ("task", "task_v2")
 # `name` may be missing in toolFormerData; then the number shows the tool.
-TASK_NUMBER = 48  # of the tool, where its name is missing
+TASK_NUMBER = 48
 # Both are 0 in most bubbles.
 TOKENS: TokenFields = {"input_tokens": "inputTokens", "output_tokens": "outputTokens"}
 

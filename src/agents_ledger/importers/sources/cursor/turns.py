@@ -118,7 +118,6 @@ def message_of(facts: ChatFacts, message_id: str, at: int, bubble: Bubble) -> Cu
 
 
 def build_summary(turn_id: str, parent_id: str, summary: str, at: int) -> Turn:
-    """The turn of a compaction."""
     builder = TurnBuilder(turn_id, parent_id)
     builder.message(f"{turn_id}:text", "system", summary, at=at, source="event")
     builder.compaction = Compaction(summary, parent_id)

@@ -32,6 +32,7 @@ SEPARATOR = re.compile(r"[\\/]|\Z")
 def folder_with_hash(data: bytes, project_hash: str) -> str | None:
     """The path in some JSON, or folder above one, that has this hash."""
     paths = (as_text(parse_json(b'"%b"' % word)) or "" for word in set(PATH.findall(data)))
+    # A path may be of a file in the project: every folder above it is tried.
     folders = {path[: end.start()] for path in paths for end in SEPARATOR.finditer(path, 1)}
     return next((folder for folder in folders if hash_of(folder) == project_hash), None)
 
@@ -66,6 +67,7 @@ def projects(path: Path, probe: FileProbe) -> Collection[Project] | None:
     listed = probe.document(folder.parent.parent / "projects.json", _listed_projects)
     name = folder.name
     if not SHA256.fullmatch(name) and name not in listed:
+        # Newer versions name the folder of chats by a short name instead of the hash.
         recorded = PROJECT_HASH.search(probe.head(path))
         name = recorded[1].decode() if recorded else name
     if name in listed:

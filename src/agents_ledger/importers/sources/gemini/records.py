@@ -61,6 +61,7 @@ def session_key(path: Path, fields: dict[str, Raw]) -> tuple[str, str]:
     if not session_id:
         return path.stem, start
     is_subagent = kind == "subagent" or path.parent.parent.name == "chats"
+    # Ids of subagents are unique below their session, whatever form they have.
     if is_subagent or UUID.fullmatch(session_id):
         return session_id, start
     # packages/a2a-server (0.2x to 0.40) gives all its chats the id "a2a-server".

@@ -14,6 +14,7 @@ from agents_ledger.model.turns import CallStatus
 
 NAME = "gemini-cli"
 
+# "model" is the role in the oldest form, a history of the API's contents.
 KINDS: dict[str, MessageKind] = {"user": "prompt", "gemini": "reply", "model": "reply"}
 NOTICES = ("info", "error", "warning")
 

@@ -34,6 +34,7 @@ class GeminiCli(Source):
         first = parse_json(line)
         if isinstance(first, dict):
             return "document" if {"messages", "history"} & first.keys() else "lines"
+        # A resumed document becomes a log: "session-….json" and "session-….jsonl" may both exist.
         is_pretty_printed = line.strip() == b"{"
         return "lines" if path.suffix == ".jsonl" and not is_pretty_printed else "document"
 
@@ -66,6 +67,7 @@ class GeminiCli(Source):
     def family(self, path: Path) -> str:
         """All files of a session: the document, the log it became, and its subagents' files."""
         if path.parent.parent.name == "chats":
+            # The file of a session has only the first 8 characters of its id in its name.
             return f"{NAME}:{path.parent.parent / path.parent.name[:8]}"
         short_id = SESSION_FILE.fullmatch(path.stem)
         return f"{NAME}:{path.parent / (short_id[1] if short_id else path.stem)}"

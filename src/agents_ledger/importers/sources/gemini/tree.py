@@ -197,6 +197,7 @@ class GeminiTree:
             items = raw_list(messages)
         except BROKEN:
             return
+        # `messages` in $set replaces all: those it no longer has stay in the tree as a branch.
         session.live = ActiveBranch()
         for number, item in enumerate(items):
             data = bytes(item)
@@ -266,6 +267,7 @@ class GeminiTree:
             earlier, later = (sessions[number] for number in pair)
             if earlier is not later:
                 earlier.merge(later)
+                # Every reference, as the later one may itself have been merged into before.
                 sessions = [earlier if session is later else session for session in sessions]
         return sessions
 
@@ -329,6 +331,7 @@ class GeminiTree:
             project_hash = as_text(session.head.get("projectHash"))
             if project_hash and session.folder is None:
                 data = self.material.bytes_of(self.nodes.values.read(node).record)
+                # The hash decides: a path that merely looks like a project is never taken.
                 session.folder = folder_with_hash(data[:SEARCHED_BYTES], project_hash)
 
     # -- derivation ---------------------------------------------------------------------------

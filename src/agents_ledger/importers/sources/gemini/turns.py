@@ -42,7 +42,6 @@ def build_turn(
     messages: Sequence[tuple[str, MessageNode]],
     context: GeminiTurnContext,
 ) -> Turn:
-    """The turn of these messages."""
     building = _GeminiTurn(TurnBuilder(turn.id, turn.parent, material.limits), context)
     for message_id, node in messages:
         building.add(message_id, node.kind, record_of(material, node.record))
@@ -73,6 +72,7 @@ class _GeminiTurn:
         if is_cancellation(message):
             fails = not self.builder.answered
         else:
+            # After a final answer, other errors are of commands or editors.
             fails = not self.is_done or text.startswith(rules.API_ERROR)
         if fails:
             self.builder.failed, self.builder.error = True, text or "error"

@@ -1,4 +1,4 @@
-"""The items of an import request: their shapes, their ids, and one session out of several."""
+"""The items of import requests: their schema, their ids, and how they are read."""
 
 from __future__ import annotations
 
@@ -9,25 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
-from agents_ledger.model.turns import MessageRole
+from agents_ledger.importers.sources.import_requests.rules import ROLES, UNMAPPED
 
-# The turn of an item that has messages, but no turns.
-ROOT = "__root__"
-ROLES: dict[str, MessageRole] = {
-    "user": "user",
-    "assistant": "assistant",
-    "system": "system",
-    "tool": "tool",
-}
 NUMBER_MAX = 1 << 53
 LABEL_PART = 32
+# A control character, so that two parts never join to the same text as two others.
 SEPARATOR = "\x1f"
-NAME_MAX = 64  # characters; every name we know is shorter
+NAME_MAX = 64  # characters; all field names are shorter
 
 
-class Invalid(Exception):
+class InvalidItem(Exception):
     """An item that cannot be imported. The code is stable; the detail is for people."""
 
     def __init__(self, code: str, detail: str = "") -> None:
@@ -39,8 +32,6 @@ Number = int | float | None
 
 
 class SessionIn(Struct, rename="camel"):
-    """What an item says of its session."""
-
     label_hint: str | None = None
     created_at_ms: Number = None
     updated_at_ms: Number = None
@@ -58,8 +49,6 @@ class SessionIn(Struct, rename="camel"):
 
 
 class TurnIn(Struct, rename="camel"):
-    """A turn of an item."""
-
     source_turn_id: str
     parent_source_turn_id: str | None = None
     started_at_ms: Number = None
@@ -78,8 +67,6 @@ class TurnIn(Struct, rename="camel"):
 
 
 class MessageIn(Struct, rename="camel"):
-    """A message of an item."""
-
     source_message_id: str
     role: str
     source_turn_id: str | None = None
@@ -92,8 +79,6 @@ class MessageIn(Struct, rename="camel"):
 
 
 class CallIn(Struct, rename="camel"):
-    """A tool call of an item."""
-
     source_tool_call_id: str
     source_turn_id: str | None = None
     source_message_id: str | None = None
@@ -109,7 +94,7 @@ class CallIn(Struct, rename="camel"):
     error: str | None = None
 
 
-class Item(Struct, rename="camel"):
+class ImportItem(Struct, rename="camel"):
     """One session of a request."""
 
     source_provider: str
@@ -121,8 +106,18 @@ class Item(Struct, rename="camel"):
     tool_calls: list[CallIn] | None = None
 
 
-# msgspec learns a shape when it is first used, and crashes if two threads do so at once.
-msgspec.json.Decoder(Item)
+class ArchivedItem(Struct, rename="camel"):
+    """An item as it is archived, with the decisions made when it was imported."""
+
+    source: str
+    persona_id: str
+    label: str
+    item: Any
+
+
+# msgspec compiles a type when it is first used, and crashes if two threads do so at once.
+msgspec.json.Decoder(ImportItem)
+msgspec.json.Decoder(ArchivedItem)
 
 LEVELS: dict[str, type[Struct]] = {
     "session": SessionIn,
@@ -130,27 +125,27 @@ LEVELS: dict[str, type[Struct]] = {
     "messages": MessageIn,
     "toolCalls": CallIn,
 }
-EXTRA = ("importedAtMs", "systemContextProfiles", "artifacts")
 
 
-class Key(NamedTuple):
-    """What tells one imported session from all others."""
+class ImportKey(NamedTuple):
+    """Identifies an imported session."""
 
     source: str
     provider: str
     session_id: str
 
     def path(self) -> str:
-        """Under which its items are kept."""
+        """The path under which its items are archived."""
         provider = self.provider.replace("%", "%25").replace("/", "%2F")
         return f"request:{self.source}/{provider}/{self.session_id}"
 
     def id_of(self, kind: str, scoped_id: str) -> str:
         """The id of one of its rows."""
+        # Ids of an item are unique in its session only; 24 digits are 96 bits.
         return f"imp_{kind}_{_hash(kind, *self, scoped_id)[:24]}"
 
     def label(self) -> str:
-        """The label it gets if no hint names another."""
+        """The default label, for a session without a hint."""
         name = _plain(self.session_id)[:LABEL_PART] or "session"
         provider = _plain(self.provider)[:LABEL_PART] or "provider"
         return f"import:{provider}:{name}:{_hash(*self)[:10]}"
@@ -169,63 +164,60 @@ def _plain(text: str) -> str:
 
 
 def encoded(value: object) -> bytes:
-    """JSON of anything a request may hold."""
+    """JSON of any value in a request."""
     try:
         return msgspec.json.encode(value)
-    except (UnicodeEncodeError, OverflowError, TypeError):  # only the escaped form can carry it
+    except (UnicodeEncodeError, OverflowError, TypeError):  # unpaired surrogates, big integers
         plain = msgspec.to_builtins(value, enc_hook=str)
         return json.dumps(plain, separators=(",", ":")).encode()
 
 
 def decoded(data: bytes) -> Any:
-    """What encoded() was given."""
+    """The inverse of encoded()."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return json.loads(data)
 
 
-def in_camel(said: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The same with the names we know written in camelCase; where both are said, that one."""
-    known = set(names)
-    found: dict[str, Any] = {}
-    for name, value in said.items():
+def in_camel(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The fields, with these names in camelCase; that spelling wins if both are present."""
+    expected = set(names)
+    renamed: dict[str, Any] = {}
+    for name, value in fields.items():
         camel = _camel(str(name))
-        if name in known:
-            found[name] = value
-        elif camel in known:
-            found.setdefault(camel, value)
+        if name not in expected and camel in expected:
+            renamed.setdefault(camel, value)
         else:
-            found[name] = value
-    return found
+            renamed[name] = value
+    return renamed
 
 
 def _camel(name: str) -> str:
-    # Taken apart, a name of megabytes would take gigabytes.
-    if len(name) > NAME_MAX:
+    if len(name) > NAME_MAX:  # splitting a name of megabytes would take gigabytes
         return name
-    first, *others = name.split("_")
-    return first + "".join(other.title() for other in others)
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
 
 
-def _names(shape: type[Struct]) -> tuple[str, ...]:
-    return shape.__struct_encode_fields__
+def _names(schema: type[Struct]) -> tuple[str, ...]:
+    return schema.__struct_encode_fields__
 
 
 def normal(item: object) -> dict[str, Any]:
-    """An item with all its known names in camelCase."""
+    """An item with all its field names in camelCase."""
     if not isinstance(item, dict):
-        raise Invalid("item_invalid", "an item is an object")
-    found = in_camel(item, (*_names(Item), *EXTRA))
-    for level, shape in LEVELS.items():
-        said = found.get(level)
-        if isinstance(said, dict):
-            found[level] = in_camel(said, _names(shape))
-        elif isinstance(said, list):
-            found[level] = [
-                in_camel(each, _names(shape)) if isinstance(each, dict) else each for each in said
+        raise InvalidItem("item_invalid", "an item is an object")
+    fields = in_camel(item, (*_names(ImportItem), "importedAtMs", *UNMAPPED))
+    for level, schema in LEVELS.items():
+        value = fields.get(level)
+        if isinstance(value, dict):
+            fields[level] = in_camel(value, _names(schema))
+        elif isinstance(value, list):
+            fields[level] = [
+                in_camel(part, _names(schema)) if isinstance(part, dict) else part for part in value
             ]
-    return found
+    return fields
 
 
 REQUIRED = {
@@ -235,26 +227,31 @@ REQUIRED = {
 }
 
 
-def read_item(said: Mapping[str, Any]) -> Item:
-    """The item, if it is one."""
+def read_item(fields: Mapping[str, Any]) -> ImportItem:
+    """Raises InvalidItem."""
     for name, code in REQUIRED.items():
-        value = said.get(name)
+        value = fields.get(name)
         if not isinstance(value, str) or not value.strip():
-            raise Invalid(code)
+            raise InvalidItem(code)
     try:
-        item = msgspec.convert(said, Item)
+        item = msgspec.convert(fields, ImportItem)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise Invalid("payload_invalid", str(error)) from error
+        raise InvalidItem("payload_invalid", str(error)) from error
     for part in (item.session, *(item.turns or ()), *_steps(item)):
         if part is not None:
             _check(part)
     for message in item.messages or ():
         if message.role not in ROLES:
-            raise Invalid("message_role_unsupported", message.role)
+            raise InvalidItem("message_role_unsupported", message.role)
     return item
 
 
-def _steps(item: Item) -> Sequence[MessageIn | CallIn]:
+def read_archived(data: bytes) -> tuple[ArchivedItem, ImportItem]:
+    archived = msgspec.convert(decoded(data), ArchivedItem)
+    return archived, read_item(normal(archived.item))
+
+
+def _steps(item: ImportItem) -> Sequence[MessageIn | CallIn]:
     return [*(item.messages or ()), *(item.tool_calls or ())]
 
 
@@ -262,101 +259,11 @@ def _check(part: Struct) -> None:
     for name in part.__struct_fields__:
         value = getattr(part, name)
         if isinstance(value, (int, float)) and not 0 <= value < NUMBER_MAX:
-            raise Invalid("payload_invalid", f"{name} is {value}")
+            raise InvalidItem("payload_invalid", f"{name} is {value}")
         if name in ("source_turn_id", "source_message_id", "source_tool_call_id") and value == "":
-            raise Invalid("payload_invalid", f"{name} is empty")
+            raise InvalidItem("payload_invalid", f"{name} is empty")
 
 
 def whole(number: Number) -> int:
-    """A number of an item; 0 where none is said."""
+    """A number of an item as an integer; 0 if there is none."""
     return int(number or 0)
-
-
-# -- one session out of all that was ever said of it ------------------------------------------
-
-
-class Merged(Struct):
-    """A session: what its items say together. A later item wins, and none takes away."""
-
-    session: SessionIn = field(default_factory=SessionIn)
-    fingerprint: str = ""
-    turns: dict[str, TurnIn] = field(default_factory=dict)
-    messages: dict[str, MessageIn] = field(default_factory=dict)
-    calls: dict[str, CallIn] = field(default_factory=dict)
-    turn_of_message: dict[str, str] = field(default_factory=dict)
-    turn_of_call: dict[str, str] = field(default_factory=dict)
-    latest: set[str] = field(default_factory=set)  # turns and messages of the last item
-
-    def add(self, item: Item) -> None:
-        """Take what a further item says. Nothing is taken if it is Invalid."""
-        turns = _by_id(item.turns or (), "source_turn_id", "turn")
-        messages = _by_id(item.messages or (), "source_message_id", "message")
-        calls = _by_id(item.tool_calls or (), "source_tool_call_id", "tool_call")
-        first = next(iter(turns), ROOT)
-        known = {**self.turns, **turns}
-        if not turns and (messages or calls):
-            known.setdefault(ROOT, TurnIn(ROOT))
-        of_message = {
-            each.source_message_id: _turn_of(
-                each, self.turn_of_message.get(each.source_message_id), first, known
-            )
-            for each in messages.values()
-        }
-        places = {**self.turn_of_message, **of_message}
-        of_call = {
-            each.source_tool_call_id: _turn_of(
-                each,
-                places.get(each.source_message_id or "")
-                or self.turn_of_call.get(each.source_tool_call_id),
-                first,
-                known,
-            )
-            for each in calls.values()
-        }
-        _check_loops(known)
-        self.turns, self.turn_of_message = known, places
-        self.messages.update(messages)
-        self.calls.update(calls)
-        self.turn_of_call.update(of_call)
-        self.latest = {*turns, *messages, *calls, *of_message.values()}
-        self.fingerprint = item.source_session_fingerprint
-        if item.session is not None:
-            for name in item.session.__struct_fields__:
-                said = getattr(item.session, name)
-                if said is not None:
-                    setattr(self.session, name, said)
-
-
-def _by_id(parts: Iterable[Any], name: str, kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for part in parts:
-        part_id = getattr(part, name)
-        if part_id in found and found[part_id] != part:
-            raise Invalid(f"{kind}_id_duplicate", part_id)
-        found[part_id] = part
-    return found
-
-
-def _turn_of(
-    step: MessageIn | CallIn, known: str | None, first: str, turns: Mapping[str, TurnIn]
-) -> str:
-    said = step.source_turn_id
-    if said is None:
-        return known or (first if first in turns else next(iter(turns)))
-    if said not in turns:
-        kind = "message" if isinstance(step, MessageIn) else "tool_call"
-        raise Invalid(f"{kind}_turn_unknown", said)
-    return said
-
-
-def _check_loops(turns: Mapping[str, TurnIn]) -> None:
-    clear: set[str] = set()
-    for start in turns:
-        path: set[str] = set()
-        at: str | None = start
-        while at is not None and at in turns and at not in clear:
-            if at in path:
-                raise Invalid("turn_parent_cycle", at)
-            path.add(at)
-            at = turns[at].parent_source_turn_id
-        clear |= path

@@ -9,7 +9,7 @@ from pathlib import Path
 from agents_ledger.importers.parsing.databases import MAGIC
 from agents_ledger.importers.parsing.json_values import loose
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_text
-from agents_ledger.importers.parsing.row_filter import BySession, told
+from agents_ledger.importers.parsing.row_filter import BySession, excluded_sessions
 from agents_ledger.importers.port.limits import LIMITS
 from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project, SelectRows
 from agents_ledger.importers.sources.opencode.rules import (
@@ -115,6 +115,8 @@ def row_filter(select: SelectRows, is_excluded: Callable[[Project], bool]) -> By
                 of_projects[str(name)] = worktrees[str(project)]
         folders |= {str(name): str(at) for name, at in select(table, ("id", "directory")) if at}
         parents |= {str(name): str(up) for name, up in select(table, ("id", "parent_id")) if up}
-    excluded, with_project = told(of_projects | folders, parents, sessions, is_excluded)
+    excluded, with_project = excluded_sessions(
+        of_projects | folders, parents, sessions, is_excluded
+    )
     excluded_projects = {name for name, worktree in worktrees.items() if is_excluded(worktree)}
     return BySession(excluded | excluded_projects, with_project | worktrees.keys(), OWNER_COLUMNS)

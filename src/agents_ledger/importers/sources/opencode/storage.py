@@ -71,6 +71,7 @@ class StorageReader:
         self.messages = MessageStore(RecordLoader(material))
         self.superseded: set[int] = set()  # files
         self._material = material
+        # Before all rows: before version 2, session_message only repeated the first format.
         self._second_format = _sessions_in_second_format(material)
         newest = {file.path: file.generation for file in material.files}  # they are in order
         for file in material.files:
@@ -85,6 +86,7 @@ class StorageReader:
             messages = self._without_repeated(session)
             session.messages = array("I", self.messages.in_order(messages))
             parent = as_text(session.fields.get("parentID"))
+            # Its own record prevails over the call that names it.
             session.parent = parent if parent and parent != session.id else session.parent
 
     def session(self, session_id: str) -> OpencodeSession:
@@ -102,6 +104,7 @@ class StorageReader:
             self._material.count(row.table, "unmapped")
         elif not row.latest:
             if row.table in rules.SESSIONS:
+                # A revert may be in an earlier version of the row only.
                 self._add_revert(name, loose(values.get("revert")), values.get("time_updated"))
             self._material.count(f"{row.table} (earlier)", "unmapped")
         elif row.table in rules.SESSIONS:
@@ -124,6 +127,7 @@ class StorageReader:
             },
             "time": {"created": values.get("time_created"), "updated": values.get("time_updated")},
         }
+        # 0 is a file or an export: a row prevails over it, and the second format over the first.
         generation = 1 + rules.SESSIONS.index(row.table)
         self._add_session(name, fields, (generation, row.length, row.digest), file)
         self.session(name).is_second_format |= generation > 1
@@ -211,6 +215,7 @@ class StorageReader:
                 part_id = self._add_exported(
                     part, place, at, fallback=name, session=session, message=message
                 )
+                # Parts are ordered by id: a made-up one must sort after the real one before it.
                 before = before if part_id in (None, name) else str(part_id)
 
     def _add_exported(
@@ -369,5 +374,6 @@ def _exported_id(session: dict[str, Any], first: dict[str, Any], file: SourceFil
             return session_id
     times = [as_dict(fields.get("time")).get("created") for fields in (session, info or first)]
     texts = [part.get("text") for part in dicts(first.get("parts"))] or [first.get("text")]
+    # Without a time two exports of the same first words may be of two sessions.
     name = None if any(map(milliseconds, times)) else PurePath(file.path).stem
     return f"export-{digest(encoded([times, texts, name])).hex()}"

@@ -73,6 +73,7 @@ class OpencodeTree(TurnTree):
             is_reverted = False
             if turn is None:
                 created = self.messages.created(group[0])
+                # Up to the time of the revert: what was asked later is on the path again.
                 is_reverted = any(first <= created <= last for first, last in spans)
                 follows_reverted = is_reverted and reverted is not None
                 turn = self._add_turn(group, reverted if follows_reverted else head)

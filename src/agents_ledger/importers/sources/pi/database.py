@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agents_ledger.importers.parsing.encodings import is_text
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse_json
-from agents_ledger.importers.parsing.row_filter import BySession, told
+from agents_ledger.importers.parsing.row_filter import BySession, excluded_sessions
 from agents_ledger.importers.port.limits import LIMITS
 from agents_ledger.importers.port.material import (
     NOT_UTF8,
@@ -28,6 +28,7 @@ from agents_ledger.model.imports.sources import Fault, SourceFile
 DATABASE = "openclaw-agent.sqlite"
 EVENTS = Table("transcript_events", ("session_id", "seq"))
 CURRENT_SESSIONS = {"session_nodes": "current_session_id", "session_entries": "session_id"}
+# The second name is that of the schema before it had `session_windows`.
 EARLIER_SESSIONS = ("session_windows", "sessions")
 # Not auth_profile_store and auth_profile_state: they hold secrets.
 TABLES = (
@@ -105,7 +106,9 @@ class DatabaseEvents:
             self._material.faults.append(Fault(self._file.path, "not an event", peeked.offset))
             self._material.count("(malformed)", "malformed")
             return
+        # The text is in the archived row as it is: it can be read again like a line of a file.
         start = peeked.offset + peeked.data.index(data)
+        # A line number has 32 bits in the index of offsets.
         number = min(max(seq, 0) + 1, LINE_NUMBER_MAX)
         self._sessions.setdefault(session_id, array("I")).append(len(self._sequence))
         self._sequence.append(seq)
@@ -174,4 +177,4 @@ def session_filter(rows: SelectRows, is_excluded: Callable[[Project], bool]) -> 
         cwd = as_text(header.get("cwd"))
         if cwd and header.get("type") == "session":
             folders[str(session_id)] = cwd
-    return BySession(*told(folders, {}, names, is_excluded), SESSION_COLUMNS)
+    return BySession(*excluded_sessions(folders, {}, names, is_excluded), SESSION_COLUMNS)

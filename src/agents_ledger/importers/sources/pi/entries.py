@@ -56,7 +56,6 @@ class PiEntries(Entries):
         self._config_numbers: dict[tuple[tuple[str, str], ...], int] = {}
 
     def config_number(self, config: Config) -> int:
-        """The number of some settings."""
         number = self._config_numbers.setdefault(tuple(config.items()), len(self.configs))
         if number == len(self.configs):
             self.configs.append(config)
@@ -128,7 +127,6 @@ class PiEntries(Entries):
         self._checksums[first] = self._checksums[copy]
 
     def digest(self, entry: int) -> bytes:
-        """The digest of an entry."""
         return bytes(self._digests[DIGEST * entry : DIGEST * entry + DIGEST])
 
     def name(self, entry: int) -> str:
@@ -168,6 +166,7 @@ class PiEntries(Entries):
         self.transcripts = SetColumn(len(self))
         for number, entries in enumerate(transcripts):
             self.transcripts.assign(entries, [number])
+        # Most families are one transcript without repetitions: nothing has to be compared.
         if len(transcripts) == 1 and not self._repeated:
             return range(len(self))
         self._firsts = Column("I", range(len(self)))
@@ -186,7 +185,7 @@ class PiEntries(Entries):
         return array("I", (entry for entry in order if self.kind(entry) != "copy"))
 
     def first(self, entry: int) -> int:
-        """The entry itself, or the one that it is a copy of."""
+        """The original of an entry that is a copy, else the entry itself."""
         return self._firsts[entry] if self._firsts else entry
 
     def _merge_copy(self, first: int, copy: int) -> None:
@@ -196,6 +195,8 @@ class PiEntries(Entries):
         if self.callers[copy] is not None:
             self.callers[first] = self.callers[copy]
         self._show_heavier(first, copy)
+        # A named parent is better evidence than the entry before; the name breaks ties in any
+        # order.
         if self._parent_key(copy) < self._parent_key(first):
             self.parents[first] = self.parents[copy]
             self._parent_ranks[first] = self._parent_ranks[copy]

@@ -110,6 +110,7 @@ def digest_of(record: PiRecord, data: bytes, session_id: str, when: object) -> b
     its own is known by that, any other entry by `when`; without both, only in its session."""
     own = own_time(record)
     digest = hashlib.blake2b(digest_size=DIGEST)
+    # Without any time equal words of two sessions would become one entry.
     if when is None and not own:
         digest.update(session_id.encode(errors="replace"))
     key = repr((record.type, own or when, record.custom_type)).encode(errors="replace")
@@ -147,6 +148,7 @@ def text_of(content: Any) -> str:
 def total_tokens(usage: object) -> int:
     """The tokens of a call: the reported total, else the sum."""
     total = as_number(as_dict(usage).get("totalTokens"))
+    # Messages of version 1 may have no totalTokens.
     return sum(token_counts(usage, TOKENS).values()) if total is None else total
 
 

@@ -66,14 +66,17 @@ TYPES = {
     "usage": "usage",
 }
 INJECTED_KINDS = ("compaction", "branch", "notice")
+# The only `custom` entry that is shown: without it a prompt seems to have no answer.
 PROMPT_ERROR = "openclaw:prompt-error"
 
 # -- OpenClaw's texts -------------------------------------------------------------------------
 
+# In 18 of 24 real branch points such a copy has the same parent as the next entry: no fork.
 GATEWAY_MODELS = {"delivery-mirror", "gateway-injected"}  # copies of outbound messages: no call
 SILENT = {"NO_REPLY", "HEARTBEAT_OK"}
 TIME = re.compile(r"^\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] ")
 ENVELOPE = re.compile(r"\[(?:[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] )?\[?([A-Z][A-Za-z]+) [^\]]*\]")
+# Channels such as Telegram put it into the text of a prompt.
 MESSAGE_ID = re.compile(r"\[message_id: ([^\]\s]+)\]")
 NOTICES = ("System:", "System (untrusted):")  # before a prompt, with an empty line between
 SUBAGENT_CONTEXT = "[Subagent Context]"  # begins the first prompt of a subagent
@@ -107,6 +110,8 @@ def source_of_key(key: str) -> MessageSource | None:
     """Who writes the prompts of a session with this key; None if a person does. The agent's name in
     the key may be anything."""
     agent = AGENT_KEY.match(key)
+    # Keys are "agent:<agent>:subagent:<uuid>", "cron:<job>" and "hook:<uuid>", with or without an
+    # agent.
     rest = f":{key[agent.end() :] if agent else key}"
     if ":subagent:" in rest:
         return "agent"

@@ -21,8 +21,6 @@ from agents_ledger.model.turns import MessageSource
 
 
 class PiFamily:
-    """The files of a family."""
-
     def __init__(self, material: Material, source: str) -> None:
         self.material = material
         self.source = source
@@ -59,7 +57,6 @@ class PiFamily:
         return transcripts
 
     def derivation(self, version: int) -> Derivation:
-        """The turns and sessions."""
         tree = PiTree(self.entries, self.entries.merge([t.entries for t in self.transcripts]))
         context = TurnContext(
             [transcript.file.id for transcript in self.transcripts],
@@ -103,6 +100,7 @@ class PiFamily:
         for transcript in self.transcripts:
             by_session.setdefault(transcript.session_id, []).append(transcript)
         for session_id, transcripts in by_session.items():
+            # A session may have several: the file, its .reset or .deleted copy, and the database.
             transcripts.sort(key=lambda t: (t.last_at, len(t.entries), t.rank()))
             yield self._session(session_id, transcripts, tree.head(transcripts[-1].leaf))
 

@@ -96,7 +96,6 @@ class Pi(Source):
         return list({usual: None, home.chosen("PI_CODING_AGENT_SESSION_DIR", usual): None})
 
     def wants(self, path: Path) -> bool:
-        """Transcripts."""
         return path.suffix == ".jsonl"
 
     def recognises(self, path: Path, head: bytes) -> bool:
@@ -105,12 +104,10 @@ class Pi(Source):
         return _is_transcript(records) and not _is_openclaw(path, records)
 
     def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
-        """The folder in its header."""
         folder = probe.working_folder(path)
         return [folder] if folder else None
 
     def derive(self, material: Material) -> Derivation:
-        """The turns and sessions of a family."""
         return PiFamily(material, self.name).derivation(self.version)
 
 
@@ -181,5 +178,4 @@ class OpenClaw(Source):
         return session_filter(select, is_excluded)
 
     def derive(self, material: Material) -> Derivation:
-        """The turns and sessions of a family."""
         return PiFamily(material, self.name).derivation(self.version)

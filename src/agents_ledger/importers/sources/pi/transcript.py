@@ -166,6 +166,7 @@ class Transcript:
     def _read_record(self, line: SourceLine, data: bytes, record: PiRecord) -> bool:
         self.last_at = max(self.last_at, self.material.timestamp(record.timestamp, line))
         if record.type == "session":
+            # Line 1 is the header; a later one does not rename the session.
             if as_text(self.header.id) is None:
                 self.header = record
             self._end_record(None, None)
@@ -209,6 +210,7 @@ class Transcript:
             kind,
             line,
             data,
+            # OpenClaw shortens results in place, and writes other copies without their usage.
             weight=len(data) if kind == "result" else tokens_of(record),
             has_own_time=own_time(record) > 0,
             parent=parent.entry,
@@ -258,6 +260,7 @@ class Transcript:
         parent_id = record.parent_id
         if isinstance(parent_id, str) and position is not None:
             return _Parent(self._entry_at[position], NAMED)
+        # null is a root; a parent that is UNSET is of version 1, which has no ids.
         if parent_id is None or (isinstance(parent_id, str) and parent_id == self.header.id):
             return _Parent(None, ROOT)
         return _Parent(self.leaf, PREVIOUS)
@@ -267,6 +270,8 @@ class Transcript:
         at = milliseconds(record.timestamp)
         if self.leaf is None:
             self.first_at = at
+        # The last entry of a file is its leaf; rows that were rewritten are no longer in that
+        # order.
         if not self._was_rewritten or at >= self._leaf_at:
             self.leaf, self._leaf_at = entry, at
         message = record.message

@@ -58,7 +58,6 @@ class PiTree(EntryTree):
                 self.move(entry, self.turn_of(self.entries.first(caller)))
 
     def name(self, turn: int | None) -> str | None:
-        """The id of a turn."""
         return None if turn is None else self.entries.name(self.opener(turn))
 
     def head(self, entry: int | None) -> str | None:

@@ -73,8 +73,6 @@ class TurnSetting(NamedTuple):
 
 
 class PiTurns(LazyTurns):
-    """The turns of a family."""
-
     def __init__(self, tree: PiTree, version: int, context: TurnContext) -> None:
         self._tree = tree
         self._entries = tree.entries
@@ -96,11 +94,9 @@ class PiTurns(LazyTurns):
         return [part.encode(errors="replace") for part in parts], files
 
     def record_ids(self, turn: int) -> Iterable[str]:
-        """The ids of its entries."""
         return map(self._entries.name, self._tree.members(turn))
 
     def build(self, turn: int) -> Turn:
-        """Its content."""
         entries, setting = self._entries, self._setting(turn)
         builder = TurnBuilder(self.name(turn), self.parent_name(turn), entries.material.limits)
         builder.workspace_path = setting.cwd
@@ -125,6 +121,7 @@ class PiTurns(LazyTurns):
             min(
                 (speakers[number] for number in transcripts if number in speakers), default="human"
             ),
+            # Transcripts are numbered with the original before its forks.
             folders[min(transcripts)],
             dict(spawned[entry] for entry in members if entry in spawned) if spawned else {},
             entries.configs[entries.config_of[next(answers, members[0])]],
@@ -132,8 +129,6 @@ class PiTurns(LazyTurns):
 
 
 class _Entry(NamedTuple):
-    """An entry of a turn."""
-
     key: str
     kind: str
     at: int
@@ -161,7 +156,6 @@ class _PiTurnContent:
         self.waiting: dict[str, tuple[str, list[str]]] = {}  # by id: the last message, its calls
 
     def add(self, key: str, kind: str, record: Json) -> None:
-        """One more entry."""
         message = as_dict(record.get("message"))
         entry = _Entry(key, kind, milliseconds(record.get("timestamp")), record, message)
         if kind == "assistant":
@@ -288,6 +282,7 @@ class _PiTurnContent:
     def _end_call(self, message: Json) -> Json:
         """How a call of the model ended; what it cost."""
         failed = message.get("stopReason") in ("error", "aborted")
+        # "aborted" by a person is no failure of the turn, but its reason is shown.
         self.builder.failed = message.get("stopReason") == "error"
         error = as_text(message.get("errorMessage"))
         self.builder.error = (error or str(message["stopReason"])) if failed else None
@@ -324,6 +319,7 @@ class _PiTurnContent:
         name = call_id
         while name in self.call_names:
             self.uses[call_id] += 1
+            # ID, ID:2, ID:3: stable as long as the entries before it are.
             name = f"{call_id}:{self.uses[call_id] + 1}"
         self.call_names.add(name)
         message, calls = self.waiting.get(call_id, ("", []))

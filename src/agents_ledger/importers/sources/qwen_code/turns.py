@@ -57,6 +57,7 @@ class QwenLog(MessageLog):
         self.material.count(type_, "derived" if kind or title else "unmapped")
         uuids = (as_text(record.get(name)) for name in ("uuid", "parentUuid"))
         name, parent = (scoped_id(rules.NAME, own, uuid) if uuid else None for uuid in uuids)
+        # System records without a message are links of the chain.
         while parent in skipped:
             parent = skipped[parent]
         if kind and name:
@@ -88,8 +89,8 @@ def _add_message(builder: TurnBuilder, message: LogMessage, record: dict[str, An
     else:
         typed: MessageSource = "agent" if record.get("isSidechain") else "human"
         source = rules.PROMPT_SOURCES.get(str(record.get("subtype")), typed)
-        others = [without_data(part) for part in parts if "text" not in part]
-        metadata = {"parts": others} if others else None
+        other_parts = [without_data(part) for part in parts if "text" not in part]
+        metadata = {"parts": other_parts} if other_parts else None
         builder.message(message.id, "user", _text(parts), at=at, source=source, metadata=metadata)
 
 

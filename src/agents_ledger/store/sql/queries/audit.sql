@@ -13,7 +13,7 @@ FROM turns t LEFT JOIN places p ON p.turn_id = t.id
 WHERE p.turn_id IS NULL;
 
 -- audit_place_wrong --
--- A turn stands right behind its parent, or first in a segment that hangs on its parent.
+-- A turn follows its parent in a segment, or begins a segment that branches off its parent.
 SELECT t.id, p.depth
 FROM turns t
 JOIN places p ON p.turn_id = t.id
@@ -29,7 +29,7 @@ OR (t.parent_turn_id IS NOT NULL AND (
 ));
 
 -- audit_place_joined --
--- Turns that are not completed stand first in a segment of their own: failures never nest.
+-- A turn that is not completed begins a segment of its own: failures never nest.
 SELECT t.id, t.status
 FROM turns t
 JOIN places p ON p.turn_id = t.id
@@ -72,7 +72,7 @@ OR p.reasoning_tokens <> COALESCE(q.reasoning_tokens, 0) + COALESCE(t.reasoning_
 OR p.total_tokens <> COALESCE(q.total_tokens, 0) + COALESCE(t.total_tokens, 0);
 
 -- audit_thread_latest --
--- A thread's model and provider are the latest said on it.
+-- A thread's model and provider are the latest recorded on it.
 SELECT t.id, p.model
 FROM turns t
 JOIN places p ON p.turn_id = t.id
@@ -98,14 +98,14 @@ FROM places p LEFT JOIN system_prompts s ON s.hash = p.system_prompt_hash
 WHERE p.system_prompt_hash IS NOT NULL AND s.hash IS NULL;
 
 -- audit_children_flag --
--- has_children tells whether a child exists.
+-- has_children is set if a child exists.
 SELECT t.id, t.has_children
 FROM turns t
 WHERE t.has_children
     <> CASE WHEN EXISTS (SELECT 1 FROM turns c WHERE c.parent_turn_id = t.id) THEN 1 ELSE 0 END;
 
 -- audit_child_of_live --
--- Children hang only on sealed turns.
+-- Only sealed turns have children.
 SELECT t.id, p.id
 FROM turns p JOIN turns t ON t.parent_turn_id = p.id
 WHERE p.status IN ('pending', 'streaming') AND p.projected = 0;
@@ -137,18 +137,18 @@ WHERE t.response_message_id IS NOT NULL
 AND (m.id IS NULL OR m.turn_id <> t.id OR m.role <> 'assistant');
 
 -- audit_turn_times --
--- A sealed turn of ours says when it ended; an open one has not ended.
+-- A sealed native turn has an end time; an open turn has none.
 SELECT t.id, t.status
 FROM turns t
 WHERE t.projected = 0 AND (t.status IN ('completed', 'failed')) <> (t.completed_at IS NOT NULL);
 
 -- audit_failed_unsaid --
--- A failed turn of ours says why.
+-- A failed native turn has an error text.
 SELECT t.id, t.status
 FROM turns t WHERE t.status = 'failed' AND t.projected = 0 AND t.error IS NULL;
 
 -- audit_request_missing --
--- A turn of ours has the hash that makes a retry safe.
+-- A native turn has the hash that recognises a retry.
 SELECT t.id, t.status FROM turns t WHERE t.projected = 0 AND t.request_hash IS NULL;
 
 -- audit_sequence_doubled --
@@ -169,7 +169,7 @@ UNION ALL
 SELECT c.id, c.sequence FROM tool_calls c WHERE c.sequence < 0;
 
 -- audit_details_flag --
--- has_details tells whether a message has files, lints or codeblocks.
+-- has_details is set if a message has files, lints or codeblocks.
 SELECT m.id, m.has_details
 FROM messages m
 WHERE m.has_details <> CASE
@@ -179,7 +179,7 @@ WHERE m.has_details <> CASE
     THEN 1 ELSE 0 END;
 
 -- audit_call_open --
--- Every tool call of a completed turn is resolved; of a failed one too, if it is ours.
+-- Every tool call of a completed turn, and of a failed native turn, has ended.
 SELECT c.id, t.id
 FROM turns t JOIN tool_calls c ON c.turn_id = t.id
 WHERE c.status IN ('pending', 'running')
@@ -204,7 +204,7 @@ FROM compactions c LEFT JOIN turns t ON t.id = c.turn_id
 WHERE t.id IS NULL OR t.turn_type <> 'compaction';
 
 -- audit_compaction_off_thread --
--- What a compaction summarised and kept lies on its thread, the kept after the summarised.
+-- The turns that a compaction summarised and kept are on its thread, kept after summarised.
 WITH RECURSIVE named (turn_id, said_id, depth) AS (
     SELECT c.turn_id, c.summarized_through_turn_id, p.depth
     FROM compactions c LEFT JOIN places p ON p.turn_id = c.summarized_through_turn_id
@@ -280,7 +280,7 @@ FROM sessions s LEFT JOIN names n ON n.name = s.label
 WHERE n.name IS NULL OR (n.session_label <> s.label AND s.status = 'active');
 
 -- audit_alias_chain --
--- A name leads to a session that stands for itself.
+-- An alias refers to a session, not to another alias.
 SELECT n.name, n.session_label
 FROM names n LEFT JOIN names t ON t.name = n.session_label
 WHERE t.name IS NULL OR t.session_label <> t.name;
@@ -301,7 +301,7 @@ AND (s.label IS NULL OR s.is_subagent <> 1 OR COALESCE(s.spawn_tool_call_id, '')
     OR COALESCE(s.parent_turn_id, '') <> c.turn_id);
 
 -- audit_unfrozen --
--- A projected turn that one of ours stands on is frozen.
+-- A projected turn with a native child is frozen.
 SELECT t.id, c.id
 FROM turns c
 JOIN turns t ON t.id = c.parent_turn_id
@@ -310,7 +310,7 @@ JOIN segments s ON s.id = p.segment_id
 WHERE c.projected = 0 AND t.projected = 1 AND p.depth > s.frozen_depth;
 
 -- audit_frozen_above --
--- Where a segment is frozen, so is what it hangs on.
+-- If a segment is frozen, so is the segment it branches off.
 SELECT s.id, s.frozen_depth
 FROM segments s JOIN segments u ON u.id = s.parent_id
 WHERE s.frozen_depth > 0 AND u.frozen_depth < s.fork_depth
@@ -326,14 +326,14 @@ FROM source_files f
 WHERE f.kept_bytes <> COALESCE((SELECT sum(b.length) FROM source_blocks b WHERE b.file_id = f.id), 0);
 
 -- audit_source_missing --
--- A projected turn says which files or which task it comes from.
+-- A projected turn has a source: files or a task.
 SELECT t.id, t.status
 FROM turns t
 WHERE t.projected = 1 AND NOT EXISTS (SELECT 1 FROM turn_sources x WHERE x.turn_id = t.id)
 AND NOT EXISTS (SELECT 1 FROM bus_turns b WHERE b.turn_id = t.id);
 
 -- audit_task_message --
--- Every message of a task stands, word for word, in a turn of that task.
+-- Every message of a task is, unchanged, in a turn of that task.
 SELECT b.id, b.turn_id
 FROM bus_messages b
 LEFT JOIN bus_turns x ON x.turn_id = b.turn_id AND x.task_id = b.task_id
@@ -341,7 +341,7 @@ LEFT JOIN messages m ON m.id = 'task:' || b.id AND m.turn_id = b.turn_id
 WHERE x.turn_id IS NULL OR m.id IS NULL OR m.content <> b.content OR m.role <> b.role;
 
 -- audit_task_call --
--- Every call of a task stands in the turn of the message that announced it, unless that turn was
+-- Every call of a task is in the turn of the message that announced it, unless that turn was
 -- frozen before.
 SELECT c.id, b.turn_id
 FROM bus_calls c
@@ -357,13 +357,13 @@ FROM bus_calls c JOIN bus_messages b ON b.id IN (c.start_message_id, c.end_messa
 WHERE b.task_id <> c.task_id;
 
 -- audit_task_writer --
--- A call in progress has a writer, and no other has.
+-- A call has a writer exactly while it is in progress.
 SELECT c.id, c.status
 FROM bus_calls c
 WHERE (c.status = 'in_progress') <> (c.writer_id IS NOT NULL);
 
 -- audit_writer_missing --
--- A turn of ours that is not sealed has a writer.
+-- A native turn that is not sealed has a writer.
 SELECT t.id, t.status
 FROM turns t LEFT JOIN live_turns l ON l.turn_id = t.id
 WHERE t.status IN ('pending', 'streaming') AND t.projected = 0 AND l.turn_id IS NULL;
@@ -379,7 +379,7 @@ FROM partial_texts p LEFT JOIN live_turns l ON l.turn_id = p.turn_id
 WHERE l.turn_id IS NULL;
 
 -- audit_line_divided --
--- At most one turn at a time answers a session's line.
+-- A session's queue is answered by at most one turn at a time.
 SELECT q.session_label, count(DISTINCT q.turn_id)
 FROM queue q WHERE q.status = 'claimed'
 GROUP BY q.session_label HAVING count(DISTINCT q.turn_id) > 1;
@@ -398,7 +398,7 @@ FROM queue q JOIN turns t ON t.id = q.turn_id
 WHERE q.status = 'claimed' AND t.status IN ('completed', 'failed');
 
 -- audit_entry_unanswered --
--- What is done was answered by a turn; what still waits keeps what it asks.
+-- An entry that is done has its turn; an entry that waits has its messages.
 SELECT q.id, q.status
 FROM queue q LEFT JOIN turns t ON t.id = q.turn_id
 WHERE (q.status = 'done' AND t.id IS NULL)
@@ -421,7 +421,7 @@ AND NOT EXISTS (SELECT 1 FROM live_turns l WHERE l.turn_id = d.turn_id);
 SELECT hash, content FROM system_prompts;
 
 -- audit_usage_sums --
--- The sums of a day that counts are those of its turns.
+-- The daily totals match the turns of that day.
 WITH found (
     day, turns, failed, untold, tool_calls, input, output, cached, written, reasoning, total, fresh,
     paid
