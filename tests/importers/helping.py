@@ -5,19 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from agents_ledger import Ledger
 from agents_ledger.importers import pipeline
 from agents_ledger.importers.pipeline import Report
 from agents_ledger.importers.port.limits import LIMITS, ImportLimits
-from agents_ledger.importers.transcript import (
-    packed_store,
-    record_offsets,
-    turn_builder,
-)
 from agents_ledger.ledger.core import Core
-from agents_ledger.model.imports import interning
 from agents_ledger.model.limits import LedgerLimits
 from agents_ledger.store.database import open_database
 
@@ -43,12 +35,9 @@ RESULT = {
     " ORDER BY message_id, kind, file_path",
 }
 
-HOLDS_NOTHING = ImportLimits(held_bytes=0)
-FEWEST = (
-    (packed_store, "OPEN", 0),
-    (interning, "LATEST", 2),
-    (turn_builder, "HELD_CHARS", 0),
-    (record_offsets, "HELD_BYTES", 0),
+# Memory holds as little as of a million records.
+HOLDS_NOTHING = ImportLimits(
+    held_bytes=0, held_turn_bytes=0, held_turn_chars=0, held_names=2, held_values=0
 )
 
 
@@ -64,16 +53,14 @@ def result(ledger: Ledger) -> dict[str, list[tuple[Any, ...]]]:
 
 def few_at_once(path: Path) -> Ledger:
     """A ledger that writes an import in as many steps as one of a million records."""
-    limits = LedgerLimits(derived_turns=2, held_record_ids=1, step_chars=0)
+    limits = LedgerLimits(derived_turns=2, held_record_ids=1, held_names=2, step_chars=0)
     return Ledger(Core(open_database(str(path), limits=limits)))
 
 
 def packed_result(folder: Path, path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """The rows that an import of a path, and a derivation of it again, end in where memory holds as
     little as of a million records."""
-    with pytest.MonkeyPatch.context() as patch, few_at_once(folder / "packed.db") as ledger:
-        for module, limit, number in FEWEST:
-            patch.setattr(module, limit, number)
+    with few_at_once(folder / "packed.db") as ledger:
         import_paths(ledger, path, limits=HOLDS_NOTHING)
         pipeline.rederive(ledger, HOLDS_NOTHING)
         return result(ledger)

@@ -16,8 +16,9 @@ from agents_ledger.importers.parsing import encodings
 from agents_ledger.importers.parsing.databases import MAGIC
 from agents_ledger.importers.parsing.encodings import Utf8
 from agents_ledger.importers.pipeline import import_paths
+from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from tests.importers.claude_log import SESSION, Log, text, uid
-from tests.importers.helping import FEWEST, result
+from tests.importers.helping import HOLDS_NOTHING, result
 from tests.trust.shapes import write_all
 
 LITTLE, BIG = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
@@ -51,28 +52,24 @@ def every_text(folder: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("change", [marked, little, big])
-@pytest.mark.parametrize("holds", [True, False])
+@pytest.mark.parametrize("limits", [LIMITS, HOLDS_NOTHING], ids=["held", "packed"])
 def test_every_source_is_read_whatever_the_encoding(
     new_address: Callable[[], str],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     change: Callable[[bytes], bytes],
-    holds: bool,
+    limits: ImportLimits,
 ) -> None:
-    if not holds:
-        for module, name, least in FEWEST:
-            monkeypatch.setattr(module, name, least)
     folder = tmp_path / "all"
     write_all(folder)
     with Ledger.open(new_address()) as plain:
-        import_paths(plain, [folder])
+        import_paths(plain, [folder], limits)
         expected = result(plain)
     paths = list(every_text(folder))
     for path in paths:
         path.write_bytes(change(path.read_bytes()))
 
     with Ledger.open(new_address()) as ledger:
-        report = import_paths(ledger, [folder])
+        report = import_paths(ledger, [folder], limits)
 
         assert report.unrecognised == []
         found = result(ledger)

@@ -14,8 +14,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.parsing.text_size import JSON_STRING, has_text_exceeding
-from agents_ledger.importers.port.limits import ImportLimits
-from agents_ledger.importers.transcript import record_offsets, turn_builder
+from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.transcript.spill_file import LazySequence, SpillFile
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.ledger.core import Core
@@ -28,7 +27,7 @@ from tests.engines import on_sqlite
 from tests.importers import test_memory, test_opencode
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.codex_log import Rollout
-from tests.importers.helping import import_paths, packed_result, result
+from tests.importers.helping import HOLDS_NOTHING, import_paths, packed_result, result
 
 OTHER = "22222222-2222-4222-8222-222222222222"
 SHORT_TEXTS = ImportLimits(text_bytes=10_000)
@@ -78,11 +77,7 @@ def test_a_turn_that_waits_in_a_file_is_written_as_it_is(
 def test_a_turn_with_more_calls_takes_no_more_memory(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in (
-        (turn_builder, "HELD_CHARS"),
-        (record_offsets, "HELD_BYTES"),
-    ):
-        monkeypatch.setattr(module, name, 100_000)
+    held = ImportLimits(held_bytes=100_000, held_turn_bytes=100_000, held_turn_chars=100_000)
     limits = LedgerLimits(step_chars=100_000, block_bytes=100_000)
     most: list[int] = []
     add = reconcile.Projector.add
@@ -100,16 +95,14 @@ def test_a_turn_with_more_calls_takes_no_more_memory(
         folder.mkdir()
         database = open_database(str(folder / "ledger.db"), limits=limits)
         with Ledger(Core(database)) as ledger:
-            import_paths(ledger, made(folder, calls), limits=ImportLimits(held_bytes=100_000))
+            import_paths(ledger, made(folder, calls), limits=held)
 
     assert (min(most[2:]) - min(most[:2])) / 100 < len(SAID) / 5  # of which each says twice as much
 
 
-def test_of_a_large_turn_what_was_set_aside_is_read_and_changed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def built() -> Turn:
-        builder = TurnBuilder("turn", None)
+def test_of_a_large_turn_what_was_set_aside_is_read_and_changed() -> None:
+    def built(limits: ImportLimits) -> Turn:
+        builder = TurnBuilder("turn", None, limits)
         builder.message("a", "user", "Half \ud83d of a letter.", at=1)
         builder.message("b", "assistant", "Yes.", at=2, codeblocks=[MessageCodeblock("x = 1")])
         builder.call("c", "Edit", {"path": "x"}, at=3, message_id="b")
@@ -121,9 +114,7 @@ def test_of_a_large_turn_what_was_set_aside_is_read_and_changed(
         builder.message("f", "user", "And?", at=7)
         return builder.build()
 
-    held = built()
-    monkeypatch.setattr(turn_builder, "HELD_CHARS", 0)
-    aside = built()
+    held, aside = built(LIMITS), built(HOLDS_NOTHING)
 
     assert isinstance(aside.messages, LazySequence)
     assert (tuple(aside.messages), tuple(aside.tool_calls)) == (held.messages, held.tool_calls)
@@ -133,11 +124,8 @@ def test_of_a_large_turn_what_was_set_aside_is_read_and_changed(
     assert [call.status for call in held.tool_calls] == ["completed", "cancelled", "cancelled"]
 
 
-def test_what_is_read_back_to_be_changed_is_set_aside_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(turn_builder, "HELD_CHARS", 1_000_000)
-    builder = TurnBuilder("turn", None)
+def test_what_is_read_back_to_be_changed_is_set_aside_again() -> None:
+    builder = TurnBuilder("turn", None, ImportLimits(held_turn_chars=1_000_000))
     tracemalloc.start()
     for number in range(50):
         builder.call(f"c{number}", "Write", {"content": "x" * 300_000}, at=1)
@@ -150,9 +138,8 @@ def test_what_is_read_back_to_be_changed_is_set_aside_again(
     assert {call.status for call in builder.build().tool_calls} == {"completed"}
 
 
-def test_another_process_gets_a_large_turn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_builder, "HELD_CHARS", 0)
-    builder = TurnBuilder("turn", None)
+def test_another_process_gets_a_large_turn_whole() -> None:
+    builder = TurnBuilder("turn", None, HOLDS_NOTHING)
     builder.message("a", "user", "Begin.", at=1)
     turn = builder.build()
 
@@ -185,16 +172,16 @@ def test_where_no_file_can_be_made_the_others_go_on_and_the_next_import_too(
     large, small = of_claude_code(tmp_path, 7), Log(tmp_path, OTHER)
     small.user("f1", "Begin.")
     small.assistant("f2", text("Done."))
-    monkeypatch.setattr(turn_builder, "HELD_CHARS", 50_000)
+    limits = ImportLimits(held_turn_chars=50_000)
     with monkeypatch.context() as full:
         full.setenv("TMPDIR", "chosen")
         full.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-        report = import_paths(ledger, large, small.save())
+        report = import_paths(ledger, large, small.save(), limits=limits)
     (fault,) = report.faults
     assert "missing" in fault.what
     assert (report.counts.imported, report.counts.failed) == (1, 1)
 
-    report = import_paths(ledger, large)
+    report = import_paths(ledger, large, limits=limits)
 
     assert (report.faults, report.counts.imported, report.read_bytes) == ([], 1, 0)
     assert len(ledger.get_turn(uid("a1")).tool_calls) == 7

@@ -15,18 +15,15 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.discovery import Unrecognised, files_at
-from agents_ledger.importers.parsing import timestamps
 from agents_ledger.importers.pipeline import Importer, rederive
 from agents_ledger.importers.port.limits import ImportLimits
 from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.port.source import Source
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
 from agents_ledger.importers.sources.registry import SOURCES
-from agents_ledger.importers.transcript import packed_store
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projection import reconcile
 from agents_ledger.ledger.projection import turns as projected_turns
-from agents_ledger.model.imports import interning
 from agents_ledger.model.imports.records import RowRecord, frame
 from agents_ledger.model.imports.sources import Derivation, SourceFile, SourceKind
 from agents_ledger.model.limits import LedgerLimits
@@ -39,6 +36,7 @@ from tests.statements import Meddled
 TURNS = 2000
 FEW_TURNS = 300
 BLOCK = 16 << 10
+FEW_HELD = ImportLimits(held_bytes=0, held_names=256, held_values=16)
 
 
 def session(folder: Path, turns: int, first: str = "question") -> Log:
@@ -86,21 +84,13 @@ def held_of(
         gc.collect()  # when it will come next is then the same each time
         tracemalloc.start()
         try:
-            derivation = reader.derive(Material(given, [file], limits=ImportLimits(held_bytes=0)))
+            derivation = reader.derive(Material(given, [file], limits=FEW_HELD))
             assert sum(1 for _ in derivation.turns) == len(derivation.turns)
             found.append(tracemalloc.get_traced_memory())
         finally:
             tracemalloc.stop()
         del derivation
     return min(held for held, _ in found), min(most for _, most in found)
-
-
-@pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is small enough to be held as it is, is smaller."""
-    monkeypatch.setattr(interning, "LATEST", 256)
-    monkeypatch.setattr(packed_store, "OPEN", 16)
-    monkeypatch.setattr(timestamps, "_from_iso", timestamps._from_iso.__wrapped__)
 
 
 def iso(second: int) -> str:
@@ -303,19 +293,18 @@ RECORDS: tuple[tuple[str, SourceKind, Callable[[int], bytes], int], ...] = (
     ("openclaw", "rows", of_openclaw, 160),
     ("gemini-cli", "lines", of_gemini, 230),
     ("gemini-cli", "document", of_gemini_document, 350),
-    ("chatgpt", "document", of_chatgpt, 750),
-    ("claude-ai", "document", of_claude_ai, 330),
+    ("chatgpt", "document", of_chatgpt, 960),
+    ("claude-ai", "document", of_claude_ai, 370),
     ("copilot", "lines", of_copilot, 120),
     ("cline", "document", of_cline, 350),
     ("cline", "document", of_cline_session, 350),
     ("opencode", "rows", of_opencode, 190),
-    ("cursor", "rows", of_cursor, 550),
+    ("cursor", "rows", of_cursor, 600),
     ("claude-code", "lines", of_claude_code, 110),
     ("codex", "lines", of_codex, 110),
 )
 
 
-@pytest.mark.usefixtures("large")
 @pytest.mark.parametrize(("source", "kind", "made", "most"), RECORDS)
 def test_of_one_more_record_less_than_a_kilobyte_is_held(
     source: str, kind: SourceKind, made: Callable[[int], bytes], most: int
@@ -327,7 +316,6 @@ def test_of_one_more_record_less_than_a_kilobyte_is_held(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.usefixtures("large")
 @pytest.mark.parametrize(("source", "kind", "made", "most"), RECORDS)
 def test_of_one_more_of_many_records_hardly_more_than_its_place_is_held(
     source: str, kind: SourceKind, made: Callable[[int], bytes], most: int
@@ -338,7 +326,6 @@ def test_of_one_more_of_many_records_hardly_more_than_its_place_is_held(
     assert (many - few) / TURNS < most
 
 
-@pytest.mark.usefixtures("large")
 @pytest.mark.parametrize(
     ("source", "made"),
     [
@@ -395,7 +382,6 @@ def test_messages_that_are_packed_say_the_same(
     assert len(before["turns"]) == 20
 
 
-@pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize(
     ("few", "limit"), [(100, 500), pytest.param(500, 250, marks=pytest.mark.exhaustive)]
@@ -405,6 +391,7 @@ def test_to_write_one_more_turn_takes_little_memory(
 ) -> None:
     limits = LedgerLimits(
         held_record_ids=16,
+        held_names=256,
         derived_turns=64,
         batch_turns=32,
         batch_bytes=BLOCK + 64 * projected_turns.ROW_BYTES,
@@ -429,7 +416,7 @@ def test_to_write_one_more_turn_takes_little_memory(
         database = open_database(str(tmp_path / f"{len(most)}.db"), limits=limits)
         with Ledger(Core(database)) as ledger:
             tracemalloc.start()
-            import_paths(ledger, path)
+            import_paths(ledger, path, limits=FEW_HELD)
             tracemalloc.stop()
             repeated = ledger.query("SELECT count(*) FROM repeated_records")[1]
         assert repeated == [(2 * turns * twice,)]

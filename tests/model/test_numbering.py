@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents_ledger.model.imports import interning
 from agents_ledger.model.imports.interning import Numbering, Sets, packed
 
 UUIDS = st.uuids().map(str)
@@ -24,17 +23,15 @@ def test_names_have_the_number_they_were_given_and_others_none(
     names: list[str], others: list[str]
 ) -> None:
     known = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interning, "LATEST", 4)
-        numbers = Numbering()
+    numbers = Numbering(held=4)
 
-        assert [numbers.add(name) for name in names] == [known[name] for name in names]
-        assert [numbers.name(number) for number in range(len(numbers))] == list(known)
-        assert [numbers.get(name) for name in [*names, *others]] == [
-            known.get(name, -1) for name in [*names, *others]
-        ]
-        forgetful = Numbering(forgets=True)
-        assert [forgetful.add(name) for name in names] == [known[name] for name in names]
+    assert [numbers.add(name) for name in names] == [known[name] for name in names]
+    assert [numbers.name(number) for number in range(len(numbers))] == list(known)
+    assert [numbers.get(name) for name in [*names, *others]] == [
+        known.get(name, -1) for name in [*names, *others]
+    ]
+    forgetful = Numbering(forgets=True, held=4)
+    assert [forgetful.add(name) for name in names] == [known[name] for name in names]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from agents_ledger.model.imports.interning import HELD_NAMES
+
 
 class LedgerLimits(Struct, frozen=True, kw_only=True):
     """A database has them, and hands them to each transaction. Tests pass smaller ones."""
@@ -50,6 +52,7 @@ class LedgerLimits(Struct, frozen=True, kw_only=True):
     batch_derivations: int = 50
     derived_turns: int = 1000  # compared with the stored ones at once
     held_record_ids: int = 10_000
+    held_names: int = HELD_NAMES  # of a tree, that are not packed
     held_places: int = 1000  # a tree may be of any size
     step_chars: int = 1 << 20  # of a large turn in one statement
     # By one statement: a turn of hundreds of megabytes is cleared in steps.

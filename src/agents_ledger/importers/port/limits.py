@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from agents_ledger.model.imports.interning import HELD_NAMES
+
 
 class ImportLimits(Struct, frozen=True, kw_only=True):
     """Whatever exceeds `record_bytes` or `text_bytes` is archived and reported, but not parsed."""
@@ -19,6 +21,13 @@ class ImportLimits(Struct, frozen=True, kw_only=True):
     part_bytes: int = 4 << 20
     batch_bytes: int = 4 << 20  # files archived in one commit, before compression
     batch_files: int = 200
+    held_turn_bytes: int = 8 << 20  # a turn with longer records reads them again
+    # Of a turn that is built; each takes up to four bytes. One turn of 400 MB took 893 MB when it
+    # was held whole (docs/decisions/0021).
+    held_turn_chars: int = 4 << 20
+    # Most sessions have fewer records, whose names and values are not packed.
+    held_names: int = HELD_NAMES
+    held_values: int = 4096
 
 
 LIMITS = ImportLimits()

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from agents_ledger.importers.parsing.json_spans import Pieces, objects_of
 from agents_ledger.importers.parsing.lenient_json import BROKEN, UUID
+from agents_ledger.importers.port.limits import ImportLimits
 from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.transcript.columns import NONE
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
@@ -45,9 +46,9 @@ class ConversationHeader(Struct):
 class ExportedConversation(ABC):
     """A conversation, merged from all exports that contain it."""
 
-    def __init__(self, conversation_id: str) -> None:
+    def __init__(self, conversation_id: str, limits: ImportLimits) -> None:
         self.id = conversation_id
-        self.nodes = MessageNodes()
+        self.nodes = MessageNodes(limits)
         self.current: str | None = None  # the last message of the branch that is shown
         self.header = ConversationHeader()
 
@@ -79,7 +80,7 @@ class ExportTurns(LazyTurns):
         name: str,
         version: int,
         identify: Callable[[bytes], str | None],
-        conversation: Callable[[str], ExportedConversation],
+        conversation: Callable[[str, ImportLimits], ExportedConversation],
     ) -> None:
         self.material = material
         self.source = name
@@ -87,7 +88,7 @@ class ExportTurns(LazyTurns):
         self.identify = identify
         self.conversation = conversation
         self.tree = TurnTree()
-        self.turns = PackedDict(_ExportedTurn)
+        self.turns = PackedDict(_ExportedTurn, material.limits)
         self.sessions: list[DerivedSession] = []
         self._spans: dict[str, list[SourceLine]] = {}  # of each conversation
         self._last: tuple[str, ExportedConversation, MessageTree] | None = None
@@ -140,7 +141,7 @@ class ExportTurns(LazyTurns):
         # them.
         if self._last is not None and self._last[0] == conversation_id:
             return self._last[1], self._last[2]
-        conversation = self.conversation(conversation_id)
+        conversation = self.conversation(conversation_id, self.material.limits)
         for span in self._spans[conversation_id]:
             data = self.material.bytes_of(span)
             pieces = Pieces(self.material, span.file, span.offset, data)
@@ -201,4 +202,6 @@ class ExportTurns(LazyTurns):
         message_turn = tree[exported.number]
         nodes = [(m, conversation.nodes.read(node_id)) for m, node_id in message_turn.members]
         members = [(m, node.kind, record_of(self.material, node.record)) for m, node in nodes]
-        return conversation.build(TurnBuilder(message_turn.id, message_turn.parent), members)
+        limits = self.material.limits
+        builder = TurnBuilder(message_turn.id, message_turn.parent, limits)
+        return conversation.build(builder, members)

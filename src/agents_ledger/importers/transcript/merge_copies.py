@@ -35,7 +35,7 @@ class TurnCopies(PackedList[C]):
     """The copies of turns by number, and the entries of each."""
 
     def __init__(self, copy_type: type[C], material: Material, kinds: Sequence[str]) -> None:
-        super().__init__(copy_type)
+        super().__init__(copy_type, material.limits)
         self.entries = OwnedEntries(material, kinds)
 
     def all_entries(self, number: int) -> Iterable[int]:

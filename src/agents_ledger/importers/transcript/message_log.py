@@ -62,7 +62,7 @@ class MessageLog(ABC):
     def __init__(self, material: Material, version: int) -> None:
         self.material = material
         self.version = version
-        self.nodes = MessageNodes()
+        self.nodes = MessageNodes(material.limits)
         self.sessions: dict[str, LogSession] = {}
         for file in material.files:
             self._file_id = file.id
@@ -129,7 +129,7 @@ class _LogTurns(MessageTurns):
         return b""
 
     def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
-        builder = TurnBuilder(turn.id, turn.parent)
+        builder = TurnBuilder(turn.id, turn.parent, self._log.material.limits)
         bytes_of = self._log.material.bytes_of
         members = (LogMessage(name, node.kind, bytes_of(node.record)) for name, node in messages)
         self._log.build(builder, members)

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 
+from agents_ledger.importers.port.limits import ImportLimits
 from agents_ledger.importers.port.material import HeldRecord
 from agents_ledger.importers.transcript.columns import NONE
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
@@ -57,8 +58,8 @@ def message_node(
 class MessageNodes(PackedDict[MessageNode]):
     """The messages of a tree by id."""
 
-    def __init__(self) -> None:
-        super().__init__(MessageNode)
+    def __init__(self, limits: ImportLimits) -> None:
+        super().__init__(MessageNode, limits)
 
     def put(self, name: str, node: MessageNode) -> None:
         """Add a message, or replace it by the copy of a further file. A copy without a parent
@@ -152,7 +153,7 @@ class MessageTree(TurnTree):
     def __init__(self, nodes: MessageNodes) -> None:
         super().__init__()
         self.nodes = nodes
-        self.turn_nodes = PackedList(_TurnNodes)
+        self.turn_nodes = PackedList(_TurnNodes, nodes.limits)
         self.turn_of = array("i", [NONE]) * len(nodes)
         _MessageGrouping(self)
 

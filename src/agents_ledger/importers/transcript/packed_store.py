@@ -10,10 +10,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.model.imports.interning import Numbering
 
-# Values held as objects: most sessions have fewer, and the latest ones change.
-OPEN = 4096
 T = TypeVar("T", bound=msgspec.Struct)
 _encode = msgspec.msgpack.Encoder().encode
 # Such values stay as objects: MessagePack can hold neither.
@@ -28,7 +27,8 @@ def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
 class PackedList(Generic[T]):
     """Values of one type by number, from 0. Those not used for long are packed as MessagePack."""
 
-    def __init__(self, kind: type[T]) -> None:
+    def __init__(self, kind: type[T], limits: ImportLimits = LIMITS) -> None:
+        self._held_max = limits.held_values
         # A value that stays unpacked, because it is still being changed.
         self.going_on = -1
         self._decode = _decoder(kind).decode
@@ -74,7 +74,7 @@ class PackedList(Generic[T]):
 
     def _hold(self, number: int, value: T) -> None:
         self._open[number] = value
-        if len(self._open) > OPEN:
+        if len(self._open) > self._held_max:
             candidates = (n for n in self._open if n not in (number, self.going_on))
             for oldest in list(islice(candidates, 1)):
                 self._pack(oldest, self._open.pop(oldest))
@@ -97,9 +97,10 @@ class PackedList(Generic[T]):
 class PackedDict(Generic[T]):
     """The same by name, in the order they were added."""
 
-    def __init__(self, kind: type[T]) -> None:
-        self.values = PackedList(kind)
-        self._names = Numbering()
+    def __init__(self, kind: type[T], limits: ImportLimits = LIMITS) -> None:
+        self.limits = limits
+        self.values = PackedList(kind, limits)
+        self._names = Numbering(held=limits.held_names)
         self.number, self.name = self._names.get, self._names.name
 
     def __len__(self) -> int:

@@ -17,8 +17,6 @@ from agents_ledger.model.imports.sources import SourceFile
 _ROW = Struct("<QIII")  # offset, length, line number, checksum
 _pack, _unpack = _ROW.pack, _ROW.unpack_from
 WIDTH = _ROW.size
-# A turn with longer records reads them again instead of holding them.
-HELD_BYTES = 8 << 20
 T = TypeVar("T")
 
 
@@ -76,7 +74,7 @@ class RecordOffsets:
 
     def each(self, numbers: Sequence[int], read: Callable[[int], T]) -> Sequence[T]:
         """What `read` returns for each line. Of a large turn each is read whenever it is used."""
-        if sum(map(self.length, numbers)) > HELD_BYTES:
+        if sum(map(self.length, numbers)) > self._material.limits.held_turn_bytes:
             return LazySequence(numbers, read)
         return [read(number) for number in numbers]
 

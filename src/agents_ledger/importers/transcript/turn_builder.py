@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec import structs
 
+from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.transcript.spill_file import LazySequence, SpillFile, SpillOffset
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.ids import as_id
@@ -29,8 +30,6 @@ from agents_ledger.model.turns import (
 
 S = TypeVar("S", Message, ToolCall)
 NO_RESULT = "no result recorded"
-# One turn of 400 MB took 893 MB when it was held whole (docs/decisions/0021).
-HELD_CHARS = 4 << 20  # of a turn; each takes up to four bytes
 STEP_CHARS = 500  # what a message or a call takes besides its texts
 
 
@@ -42,7 +41,7 @@ def json_or_none(value: object) -> str | None:
 class TurnBuilder:
     """Collects the messages, tool calls and tokens of one turn, those of a large one in a file."""
 
-    def __init__(self, turn_id: str, parent_id: str | None) -> None:
+    def __init__(self, turn_id: str, parent_id: str | None, limits: ImportLimits = LIMITS) -> None:
         self.id = as_id(turn_id)
         self.parent_id = as_id(parent_id) if parent_id is not None else None
         self.started_at = 0
@@ -64,6 +63,7 @@ class TurnBuilder:
         self._spill: SpillFile | None = None
         self._unspilled: list[tuple[dict[str, Any], str]] = []
         self._chars = 0  # of the unspilled steps
+        self._held_max = limits.held_turn_chars
 
     def _next(self, at: int) -> int:
         self.started_at = self.started_at or at
@@ -209,7 +209,7 @@ class TurnBuilder:
         steps[step.id] = step
         self._unspilled.append((steps, step.id))
         self._chars += step.letters + STEP_CHARS
-        if self._chars > HELD_CHARS:
+        if self._chars > self._held_max:
             self._spill_steps()
 
     def _spill_steps(self) -> None:

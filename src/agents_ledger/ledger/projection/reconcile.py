@@ -91,7 +91,7 @@ class Projector:
         `names` are those of the derivation; `done` is called with the result once it is committed.
         """
         self._core.recover_once()
-        plan = ProjectionPlan(source, version, files, derivation)
+        plan = ProjectionPlan(source, version, files, derivation, self._core.db.limits)
         batch: list[Change] = []
         is_first = True
         limits = self._core.db.limits
@@ -273,7 +273,12 @@ class ProjectionPlan:
     """What one derivation changes: its sessions, its turns, their heads, and notes on its files."""
 
     def __init__(
-        self, source: str, version: int, files: Sequence[SourceFile], derivation: Derivation
+        self,
+        source: str,
+        version: int,
+        files: Sequence[SourceFile],
+        derivation: Derivation,
+        limits: LedgerLimits,
     ) -> None:
         self.files = files
         self.result = ProjectionResult()
@@ -281,7 +286,7 @@ class ProjectionPlan:
         self._version = version
         self._derivation = _with_valid_ids(derivation)
         self._part = derivation.part
-        self._tree = DerivedTree(self._derivation)
+        self._tree = DerivedTree(self._derivation, limits.held_names)
         self._fingerprints = self._tree.fingerprints()
         self._has_stale_turns = False
         self._rederives = any(file.derived_bytes >= 0 for file in files)

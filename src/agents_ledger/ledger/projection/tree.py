@@ -36,8 +36,8 @@ class DerivedTree:
     """Turns without their content, in about 70 bytes each. They are numbered, each number larger
     than the parent's."""
 
-    def __init__(self, derivation: Derivation) -> None:
-        self.ids = Numbering()
+    def __init__(self, derivation: Derivation, held_names: int) -> None:
+        self.ids = Numbering(held=held_names)
         self.files = Sets()
         self.file_sets = array("I")
         self._parents = array("i")

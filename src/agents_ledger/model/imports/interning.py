@@ -10,7 +10,7 @@ from collections.abc import Iterable
 WIDTH = 16  # bytes of a UUID
 UUID_CHARACTERS = 36
 END = b"\xff"  # never in UTF-8
-LATEST = 16_384  # names that are not packed; most sessions have fewer records
+HELD_NAMES = 16_384  # that are not packed; most sessions have fewer records
 
 
 class Numbering:
@@ -21,7 +21,7 @@ class Numbering:
     other names their length more.
     """
 
-    def __init__(self, *, forgets: bool = False) -> None:
+    def __init__(self, *, forgets: bool = False, held: int = HELD_NAMES) -> None:
         """`forgets`: other names than UUIDs are packed as hashes, and name() is not called."""
         self._numbers: dict[str, int] = {}  # of the latest
         self._names: list[str] = []
@@ -29,6 +29,7 @@ class Numbering:
         self._keys = bytearray()
         self._places = array("I", bytes(4))
         self._forgets = forgets
+        self._held = held
         self._others = array("I")  # the numbers of packed names that are not UUIDs
         self._other_keys = bytearray()  # of these; the others are in _keys
         self._ends = array("I", [0])
@@ -51,7 +52,7 @@ class Numbering:
             number = self._packed + len(self._names)
             self._numbers[name] = number
             self._names.append(name)
-            if len(self._names) == LATEST:
+            if len(self._names) == self._held:
                 self._pack()
         return number
 
@@ -116,7 +117,7 @@ class Numbering:
             self._places = array("I", bytes(size))
             self._put(0)
         else:
-            self._put(self._packed - LATEST)
+            self._put(self._packed - self._held)
 
     def _put(self, first: int) -> None:
         places, mask = self._places, len(self._places) - 1

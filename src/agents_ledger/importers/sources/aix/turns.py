@@ -74,7 +74,7 @@ def build_turn(
     messages: Sequence[AixMessage],
     context: AixTurnContext,
 ) -> Turn:
-    builder = TurnBuilder(turn_id, parent_id)
+    builder = TurnBuilder(turn_id, parent_id, material.limits)
     builder.model, builder.workspace_path = context.model, context.workspace
     for message in messages:
         at = _add_message(builder, material, message, context.asked_by)

@@ -44,7 +44,7 @@ class ChatGptTree(ExportedConversation):
                 if (value := getattr(conversation, name))
             },
         )
-        mapping = PackedDict(_MappedNode)
+        mapping = PackedDict(_MappedNode, self.nodes.limits)
         for name, raw in conversation.mapping.items():
             mapping[name] = self._mapped(records.node_in(raw), pieces, file_id, counts)
         for number in _parents_first(mapping):

@@ -92,7 +92,7 @@ class ClaudeEntries(Entries):
 
     def __init__(self, material: Material) -> None:
         super().__init__(material, KINDS)
-        self.ids = Numbering()
+        self.ids = Numbering(held=material.limits.held_names)
         self.parents = Links()
         self.files = SetColumn()
         self.times = Column("Q")
@@ -104,7 +104,7 @@ class ClaudeEntries(Entries):
         self._before: tuple[str, int | None] = ("", None)
         self._latest: tuple[str, int | None] = ("", None)
         # Records that are no entries pass their children on to their own parents.
-        self._passing = Numbering()
+        self._passing = Numbering(held=material.limits.held_names)
         self._passed_to = Links()
         self._passed_to_missing: dict[int, str] = {}
 
@@ -328,9 +328,9 @@ def _original(entry: int, originals: Mapping[int, int]) -> int:
 class RepeatedAnswers:
     """The answers of one file, to notice one that comes again."""
 
-    def __init__(self) -> None:
+    def __init__(self, held_names: int) -> None:
         self.were_found = False
-        self._ids = Numbering(forgets=True)
+        self._ids = Numbering(forgets=True, held=held_names)
         self._latest: tuple[str, int | None] = ("", None)
 
     def add(self, answer: str, entry: int, above: int | None, before: int | None) -> None:

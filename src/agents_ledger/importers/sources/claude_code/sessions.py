@@ -130,7 +130,7 @@ class ClaudeFamily:
         self._subagents = SubagentCalls(self.entries)
         self._titles = _LeafTitles(material, self.entries)
         self._descriptions: dict[str, tuple[SourceFile, dict[str, Any]]] = {}  # of subagents
-        self._answers = RepeatedAnswers()  # of the file that is read
+        self._answers = RepeatedAnswers(material.limits.held_names)  # of the file that is read
         self._rewritten: list[Column] = []  # the chains of files with repeated answers
         self._only_repeated: set[int] = set()  # entries of which only a later copy is here
         # First entries of subagents and forks: where they hang.
@@ -235,7 +235,7 @@ class ClaudeFamily:
         if path.parent.name == "subagents":  # in a folder named after the session
             session.parent_session = path.parent.parent.name or None
         self._queue.start_file()
-        self._answers = RepeatedAnswers()
+        self._answers = RepeatedAnswers(self.material.limits.held_names)
         for line in self.material.lines(file):
             try:
                 record = read_record(line.data or b"")

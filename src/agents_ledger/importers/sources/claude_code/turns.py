@@ -100,7 +100,7 @@ class ClaudeTurns(LazyTurns):
             entries.records(own, lambda entry: read_content(entries.data(entry))),
         )
         spills = {key: spill.file for key, spill in self._spills(turn).items()}
-        builder = TurnBuilder(self.name(turn), self.parent_name(turn))
+        builder = TurnBuilder(self.name(turn), self.parent_name(turn), entries.material.limits)
         preserved = self._extras.preserved.get(turn)
         content = _ClaudeTurnContent(entries.material, builder, log)
         return content.build(self._spawned(turn), spills, preserved)

@@ -103,7 +103,7 @@ class ClineSessionTree:
     def __init__(self, material: Material, files: Sequence[SourceFile], version: int) -> None:
         self.material = material
         self.version = version
-        self.nodes = MessageNodes()
+        self.nodes = MessageNodes(material.limits)
         self.session_of = array("I")  # by message
         self.sessions: dict[str, ClineSession] = {}  # in the order of their numbers
         self.manifests: dict[str, dict[str, Any]] = {}  # by session
@@ -411,6 +411,5 @@ class ClineSessionTurns(MessageTurns):
     def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
         material = self.sessions.material
         members = [(m, node.kind, record_of(material, node.record)) for m, node in messages]
-        return ClineSessionTurn(TurnBuilder(turn.id, turn.parent), self._context(turn)).build(
-            members
-        )
+        builder = TurnBuilder(turn.id, turn.parent, material.limits)
+        return ClineSessionTurn(builder, self._context(turn)).build(members)

@@ -36,7 +36,7 @@ from agents_ledger.importers.transcript.message_tree import (
     message_node,
 )
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.model.imports.interning import Numbering
+from agents_ledger.model.imports.interning import HELD_NAMES, Numbering
 from agents_ledger.model.imports.sources import (
     Derivation,
     DerivedSession,
@@ -56,8 +56,8 @@ class _DocumentMessage(NamedTuple):
 class _IdCounts:
     """How often each id has occurred in a file."""
 
-    def __init__(self) -> None:
-        self._ids = Numbering(forgets=True)
+    def __init__(self, held_names: int = HELD_NAMES) -> None:
+        self._ids = Numbering(forgets=True, held=held_names)
         self._counts = array("I")
 
     def add(self, name: str) -> int:
@@ -98,7 +98,7 @@ class ClineTaskTree:
     def __init__(self, material: Material, files: Sequence[SourceFile], version: int) -> None:
         self.material = material
         self.version = version
-        self.nodes = MessageNodes()
+        self.nodes = MessageNodes(material.limits)
         # By entry, the history message that it follows, or NONE.
         self.history_index = array("i")
         self.call_position: dict[int, int] = {}  # by entry, which call of the answer it shows
@@ -138,7 +138,8 @@ class ClineTaskTree:
             return
         task = self._task(file)
         task.has_timeline = True
-        task.live, task.id_counts = ActiveBranch(), _IdCounts()
+        held_names = self.material.limits.held_names
+        task.live, task.id_counts = ActiveBranch(), _IdCounts(held_names)
         for number, message in enumerate(messages):
             what = f"entry {number}"
             entry = read_message(self.material, file, records.decode_entry, message.data, what)
@@ -312,7 +313,7 @@ class ClineTaskTurns(MessageTurns):
         members = [
             (m, node.kind, record_of(self.tasks.material, node.record)) for m, node in messages
         ]
-        builder = TurnBuilder(turn.id, turn.parent)
+        builder = TurnBuilder(turn.id, turn.parent, self.tasks.material.limits)
         builder.workspace_path = task.workspace
         if task.has_timeline:
             return ClineTimelineTurn(builder, self.tasks.calls_of(turn)).build(members)

@@ -22,7 +22,7 @@ class CodexTree(MergedTurns[CodexTurnCopy]):
     def __init__(self, rollouts: Sequence[Rollout], copies: CodexCopies) -> None:
         super().__init__(copies)
         self.references = RolloutReferences(rollouts, copies)
-        self._ids = Numbering()
+        self._ids = Numbering(held=copies.entries.material.limits.held_names)
         for number in range(len(copies)):
             turn = self._ids.add(copies.read(number).id)
             if turn < len(self):

@@ -13,6 +13,7 @@ from agents_ledger.importers.parsing.lenient_json import (
     without_data,
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds, uuid7_ms
+from agents_ledger.importers.port.limits import ImportLimits
 from agents_ledger.importers.sources.codex import rules
 from agents_ledger.importers.sources.codex.records import (
     CodexPrompt,
@@ -70,7 +71,8 @@ class CodexTurns(LazyTurns):
 
     def build(self, turn: int) -> Turn:
         copy, records = self._tree.best_copy(turn), self._tree.copies.records(self._tree.best(turn))
-        content = CodexTurnContent(copy, records, self.parent_name(turn))
+        limits = self._tree.copies.entries.material.limits
+        content = CodexTurnContent(copy, records, self.parent_name(turn), limits)
         return content.build(is_followed=self._tree.is_followed(turn))
 
 
@@ -102,12 +104,16 @@ class EventFacts:
 
 class CodexTurnContent:
     def __init__(
-        self, copy: CodexTurnCopy, records: Sequence[TurnRecord], parent_id: str | None
+        self,
+        copy: CodexTurnCopy,
+        records: Sequence[TurnRecord],
+        parent_id: str | None,
+        limits: ImportLimits,
     ) -> None:
         self.copy = copy
         self.records = records
         self.events = EventFacts(records)
-        self.builder = TurnBuilder(copy.id, parent_id)
+        self.builder = TurnBuilder(copy.id, parent_id, limits)
         self.agent_messages = 0  # texts of the agent that only events contain
         self.tool_names: dict[str, str] = {}  # by call
         self.reasoning: list[str] = []

@@ -71,7 +71,7 @@ Rank = tuple[bool, int, int, int, bool, int, int, list[bytes], list[str]]
 class CopilotCopies(TurnCopies[CopilotTurnCopy]):
     def __init__(self, material: Material) -> None:
         super().__init__(CopilotTurnCopy, material, KINDS)
-        self.names = Numbering()  # of events and turns
+        self.names = Numbering(held=material.limits.held_names)  # of events and turns
         # Events made of a document have no bytes in a file that could be read again.
         self._document_events: dict[int, bytes] = {}
 

@@ -61,7 +61,7 @@ class CopilotTurnContent:
         self.number = number
         self.copy = copies.read(number)
         self.name = copies.names.name(self.copy.name)
-        self.builder = TurnBuilder(self.name, parent_id)
+        self.builder = TurnBuilder(self.name, parent_id, copies.entries.material.limits)
         # Of a subagent, as the call has it that started it.
         self.prompt = ""
         self.last_message: str | None = None  # of the agent

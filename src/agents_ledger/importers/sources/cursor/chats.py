@@ -64,10 +64,8 @@ class ChatSummary(NamedTuple):
 
 class CursorChat(Struct):
     id: str
+    bubbles: PackedDict[Bubble]  # by the id in its key
     versions: list[ChatVersion] = field(default_factory=list)
-    bubbles: PackedDict[Bubble] = field(
-        default_factory=lambda: PackedDict(Bubble)
-    )  # by the id in its key
     rows: list[SourceRow] = field(default_factory=list)
     contexts: dict[str, SourceRow] = field(default_factory=dict)
     checkpoints: dict[str, SourceRow] = field(default_factory=dict)
@@ -146,7 +144,7 @@ class CursorChats:
 
     def chat(self, chat_id: str) -> CursorChat:
         if chat_id not in self.chats:
-            self.chats[chat_id] = CursorChat(chat_id)
+            self.chats[chat_id] = CursorChat(chat_id, PackedDict(Bubble, self.material.limits))
         return self.chats[chat_id]
 
     # -- files --------------------------------------------------------------------------------

@@ -158,10 +158,10 @@ class CursorTree(TurnTree):
     def __init__(self, chats: CursorChats) -> None:
         super().__init__()
         self.chats = chats
-        self.chat_turns = PackedDict(_ChatTurnPlan)
+        self.chat_turns = PackedDict(_ChatTurnPlan, chats.material.limits)
         self.agent_turns: list[_AgentTurnPlan] = []
         self.sessions: list[DerivedSession] = []
-        self._messages = Numbering(forgets=True)
+        self._messages = Numbering(forgets=True, held=chats.material.limits.held_names)
         self._turn_of_message = array("I")
         self._facts: dict[str, ChatFacts] = {}
         # By id, so that the same one of several copies keeps the plain ids in every import.
@@ -472,7 +472,7 @@ class CursorTurns(LazyTurns):
     def build(self, turn: int) -> Turn:
         plan = self._plan(turn)
         turn_id, parent_id = self.name(turn), self.parent_name(turn)
-        builder = TurnBuilder(turn_id, parent_id)
+        builder = TurnBuilder(turn_id, parent_id, self.material.limits)
         if isinstance(plan, _AgentTurnPlan):
             return self._build_agent_turn(builder, plan)
         if plan.summary is not None:

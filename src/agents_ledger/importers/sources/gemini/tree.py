@@ -109,7 +109,7 @@ class GeminiTree:
     def __init__(self, material: Material, version: int) -> None:
         self.material = material
         self.version = version
-        self.nodes = MessageNodes()
+        self.nodes = MessageNodes(material.limits)
         self.chats: dict[tuple[str, str], GeminiSession] = {}  # by id and start
         self.chat_of = array("I")  # by message, the number of its chat
         self.shared: dict[tuple[int, int], None] = {}  # pairs of chats with a common message

@@ -42,7 +42,7 @@ def build_turn(
     messages: Sequence[tuple[str, MessageNode]],
     context: GeminiTurnContext,
 ) -> Turn:
-    building = _GeminiTurn(TurnBuilder(turn.id, turn.parent), context)
+    building = _GeminiTurn(TurnBuilder(turn.id, turn.parent, material.limits), context)
     for message_id, node in messages:
         building.add(message_id, node.kind, record_of(material, node.record))
     return building.builder.build()

@@ -97,7 +97,8 @@ class RecordStore:
     """Records by number, and where each is."""
 
     def __init__(self, loader: RecordLoader) -> None:
-        self.ids = Numbering()
+        self.limits = loader.material.limits
+        self.ids = Numbering(held=self.limits.held_names)
         self._loader = loader
         self._files = array("I")
         self._ats = array("Q")

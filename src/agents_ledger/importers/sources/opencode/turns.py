@@ -66,7 +66,7 @@ class OpencodeTurns(LazyTurns):
 
     def build(self, turn: int) -> Turn:
         parent = self.parent_name(turn)
-        builder = TurnBuilder(self.name(turn), parent)
+        builder = TurnBuilder(self.name(turn), parent, self._messages.limits)
         builder.workspace_path = self._tree.session(turn).directory
         content = OpencodeTurnContent(builder, self._prompt_source(turn))
         for number in self._tree.members(turn):

@@ -56,8 +56,8 @@ from agents_ledger.model.imports.sources import SourceFile
 class _LastByName:
     """A number for every name; the last one counts."""
 
-    def __init__(self) -> None:
-        self._names = Numbering(forgets=True)
+    def __init__(self, held_names: int) -> None:
+        self._names = Numbering(forgets=True, held=held_names)
         self._numbers = array("I")
 
     def __setitem__(self, name: str, number: int) -> None:
@@ -106,13 +106,15 @@ class Transcript:
         self.leaf: int | None = None  # the last entry: where the session is
         self._entries = entries
         self._first_record = b""
-        self._positions = _LastByName()  # by id of a record
+        self._positions = _LastByName(material.limits.held_names)  # by id of a record
         self._entry_at = Links()  # by position
         self._config_at = Column("I")  # by position
         self._no_config = entries.config_number({})
         self._config = self._no_config  # at the record before
-        self._calls = _LastByName()  # by id of a call, its entry
-        self._injected = _LastByName()  # by content, entries that are not messages
+        self._calls = _LastByName(material.limits.held_names)  # by id of a call, its entry
+        self._injected = _LastByName(
+            material.limits.held_names
+        )  # by content, entries that are not messages
         self._leaf_at = 0
         # Of the database, and the entries there by role and time.
         self._event = 0

@@ -93,7 +93,7 @@ class PiTurns(LazyTurns):
 
     def build(self, turn: int) -> Turn:
         entries, setting = self._entries, self._setting(turn)
-        builder = TurnBuilder(self.name(turn), self.parent_name(turn))
+        builder = TurnBuilder(self.name(turn), self.parent_name(turn), entries.material.limits)
         builder.workspace_path = setting.cwd
         builder.effective_config_json = to_json(setting.config) if setting.config else None
         content = _PiTurnContent(builder, self._frame(turn), setting)
