@@ -34,8 +34,6 @@ class AuditLimits(Struct, frozen=True, kw_only=True):
 
 
 class ClientBuckets:
-    """A leaky bucket per client."""
-
     def __init__(self, size: int, per_second: float) -> None:
         self._size = size
         self._per_second = per_second

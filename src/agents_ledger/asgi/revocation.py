@@ -124,7 +124,6 @@ class RevocableExchange:
         await self._send(message)
 
     async def close(self) -> None:
-        """Release the lease when the application has returned."""
         self._watch.remove(self._lease)
         if self._lease.ended.is_set() and self._streaming:
             await self._complete()

@@ -55,8 +55,6 @@ STOP_MESSAGES = {
 
 
 class Setup(NamedTuple):
-    """What all runs of a broker share."""
-
     ledger: AsyncLedger
     queue: AsyncQueue
     policy: Policy
@@ -65,8 +63,6 @@ class Setup(NamedTuple):
 
 
 class TurnPlan(NamedTuple):
-    """The resolved configuration of a turn."""
-
     role: TurnRole
     persona_id: str
     toolset: str | None
@@ -88,8 +84,6 @@ class EngineOutcome(NamedTuple):
 
 
 class TurnRun:
-    """Answers one claim."""
-
     def __init__(
         self, setup: Setup, claim: Claim, publish: Callable[[Claim, RunEvent], None]
     ) -> None:

@@ -80,8 +80,6 @@ def _tool(
 
 
 class _Delegation:
-    """The delegation tools of one turn."""
-
     def __init__(self, broker: Broker, claim: Claim) -> None:
         self._broker = broker
         self._claim = claim

@@ -197,7 +197,6 @@ class AgentBus:
         may: MayUse,
         stream: bool,
     ) -> Iterator[str]:
-        """Check and run an ability, and log the outcome."""
         started_at, began = now_ms(), time.perf_counter()
         error: BusError | None = None
         try:

@@ -18,8 +18,6 @@ Function = Callable[..., int | None]
 
 
 class Invocation:
-    """One call of a command."""
-
     def __init__(self, ledger: str | None, *, as_json: bool = False) -> None:
         self.address = settings.address(ledger)
         self.as_json = as_json
@@ -92,7 +90,6 @@ def embed_in_background(ledger: Ledger) -> None:
 
 
 def complete_target(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Complete a session label in the shell."""
     from agents_ledger.model.errors import LedgerError
 
     address = ctx.params.get("ledger") or (ctx.parent.params.get("ledger") if ctx.parent else None)

@@ -47,7 +47,6 @@ Span = str | tuple[str, str]  # text, or text and its style
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a text into lines and expand tabs."""
     return [line.rstrip("\r").expandtabs(4) for line in text.rstrip("\n").split("\n")]
 
 
@@ -81,7 +80,6 @@ def fit(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int) -> Iterator[str]:
-    """Sanitize a line and wrap it at spaces."""
     text = visible(text)
     if width_of(text) <= width:
         yield text
@@ -132,7 +130,6 @@ class Output:
         self._write(_render(spans, colour=self._colour))
 
     def text(self, text: str, indent: str = "", style: str = "") -> None:
-        """Print several lines, wrapped on a terminal."""
         for line in lines_of(text):
             width = self.width - len(indent) if self.is_terminal else sys.maxsize
             for piece in wrap(line, width):
@@ -218,7 +215,6 @@ class Output:
 
 
 def note(*spans: Span) -> None:
-    """Print one line on stderr."""
     colour = _wants_colour(sys.stderr.isatty())
     text = _render(spans, colour=colour)
     # Both streams may go to the same file: keep their order.

@@ -89,7 +89,6 @@ def _result(item: ResultItem) -> dict[str, Any]:
 
 
 def _without_thinking_alone(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Thinking that leads to nothing is refused."""
     while blocks and blocks[-1]["type"] == "thinking":
         blocks = blocks[:-1]
     return blocks

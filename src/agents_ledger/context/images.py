@@ -76,7 +76,6 @@ def can_be_sent(image: ImageItem) -> bool:
 
 
 def in_words(image: ImageItem) -> str:
-    """An image that cannot be sent."""
     if image.reference.startswith("data:"):
         kind = image.reference.removeprefix("data:").partition(";")[0]
         return f"[image: {kind[:40]}]"

@@ -79,7 +79,6 @@ class ItemBuilder:
         return [structs.replace(item, turn_id=None) for item in self.turn(query, part)]
 
     def call_id(self, call: ToolCall) -> str:
-        """The id of a call within this row."""
         chosen = call.id
         # Made from turn and id, not random: the same thread always gives the same context.
         if chosen in self._call_ids or not CALL_ID.fullmatch(chosen):

@@ -9,7 +9,6 @@ from agents_ledger.model.context import Problem
 
 
 def known_as(value: Any) -> str:
-    """An id in comparable form, whatever its type."""
     return value if isinstance(value, str) else repr(value)
 
 

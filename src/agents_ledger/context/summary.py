@@ -31,7 +31,6 @@ Where an earlier summary is given, carry on all of it that still holds."""
 
 
 def transcript(blocks: Iterable[ContextBlock]) -> Iterator[str]:
-    """A conversation as text, turn by turn."""
     for block in blocks:
         yield "\n\n".join(filter(None, map(_told, block.items)))
 
@@ -79,6 +78,5 @@ def question(piece: str, earlier: str, instructions: str | None, tokens_max: int
 
 
 def _enclosed(name: str, text: str) -> str:
-    """A text between marks, which it cannot close itself."""
     harmless = text.replace(f"</{name}", f"< /{name}")
     return f"<{name}>\n{harmless}\n</{name}>"

@@ -27,7 +27,6 @@ _SCRIPT = re.compile(r"\]\(\s*<?\s*(?:javascript|vbscript|data):", re.IGNORECASE
 
 
 def as_markdown(exported: ExportedThread, *, full: bool = False) -> Iterator[str]:
-    """The document in chunks."""
     yield from _conversation(exported, 1, full=full)
     counts = review(exported.masked)
     if counts:

@@ -31,8 +31,6 @@ class Masked(Struct, frozen=True):
 
 
 class SecretRule(NamedTuple):
-    """The format of one kind of secret."""
-
     kind: str
     hints: tuple[str, ...]  # every match contains one of these; searching for them is fast
     pattern: re.Pattern[str]
@@ -187,8 +185,6 @@ _OPAQUE = re.compile(rf"[A-Za-z0-9+/_-]{{{OPAQUE_MIN},}}={{0,2}}")
 
 
 class Masker:
-    """Masks texts, and records what was masked where."""
-
     def __init__(self, *, on: bool = True) -> None:
         self.on = on
         self._counts: Counter[tuple[str, str, str]] = Counter()

@@ -94,7 +94,6 @@ def write_files(
 
 
 def print_file(ledger: Ledger, files: Sequence[SourceFile], out: BinaryIO) -> None:
-    """Write a single file into a stream."""
     if len(files) > 1 or files[0].kind == "rows":
         what = f"{len(files)} files" if len(files) > 1 else "a database"
         raise Refused(f"cannot print {what}", "Name a path with --output.")

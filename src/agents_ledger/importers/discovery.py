@@ -39,8 +39,6 @@ CHARACTER_BYTES = 4  # of the longest: the last one may be cut
 
 
 class HistoryFile(Struct, frozen=True):
-    """A file to import, and its source."""
-
     path: Path
     source: Source
     size: int
@@ -54,8 +52,6 @@ class HistoryFile(Struct, frozen=True):
 
 
 class FileSelection(Struct, frozen=True):
-    """Which files are imported."""
-
     since: float = 0  # changed since then, in Unix seconds
     exclude: tuple[str, ...] = ()  # patterns of paths, or folders of projects
 

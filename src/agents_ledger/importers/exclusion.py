@@ -42,8 +42,6 @@ class ExcludedCounts(Struct):
 
 
 class ExcludedFolders(NamedTuple):
-    """The folders whose projects are excluded."""
-
     folders: tuple[ExcludedFolder, ...]
 
     @classmethod

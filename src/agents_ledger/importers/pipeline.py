@@ -64,8 +64,6 @@ class Report(Struct):
 
 
 class _FamilyReport(NamedTuple):
-    """What was reported of families derived together."""
-
     families: tuple[str, ...]
     records: RecordCounts
     faults: tuple[Fault, ...]
@@ -99,8 +97,6 @@ def rederive(ledger: Ledger, limits: ImportLimits = LIMITS) -> Report:
 
 
 class Importer:
-    """Imports files into one ledger."""
-
     def __init__(
         self, ledger: Ledger, report: Report | None = None, limits: ImportLimits = LIMITS
     ) -> None:

@@ -46,8 +46,6 @@ def dashed(path: str) -> str:
 
 
 class ExcludedFolder(NamedTuple):
-    """A folder whose projects are excluded."""
-
     path: str
     spellings: frozenset[str]  # in which an agent may have recorded it
     folds_case: bool = FOLDS_CASE

@@ -356,7 +356,6 @@ def _check_mergeable(earlier: Iterable[ImportItem], item: ImportItem) -> None:
 
 
 def _relatives(key: ImportKey, item: ImportItem) -> set[ImportKey]:
-    """The parent and the children that an item names."""
     session_ids = {call.spawned_source_session_id for call in item.tool_calls or ()}
     if item.session is not None:
         session_ids.add(item.session.parent_source_session_id)

@@ -47,8 +47,6 @@ MakeRowFilter = Callable[[SelectRows], RowFilter | None]
 
 
 class RowExclusion(NamedTuple):
-    """What is excluded from a database."""
-
     folders: tuple[str, ...]
     make_filter: MakeRowFilter | None
     # Those of the folders that excluded something, so far.
@@ -59,8 +57,6 @@ NO_EXCLUSION = RowExclusion((), None, set())
 
 
 class ArchivedRows(NamedTuple):
-    """The result of archiving a database."""
-
     file: SourceFile
     rows: int
     faults: tuple[str, ...]

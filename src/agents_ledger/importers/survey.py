@@ -26,15 +26,11 @@ DAY_SECONDS = 86400
 
 
 class ExpiringFile(Struct, frozen=True):
-    """A file that its agent will delete."""
-
     path: str
     days: int  # left
 
 
 class SourceSurvey(Struct):
-    """One source on this machine."""
-
     name: str
     files: int = 0
     bytes: int = 0

@@ -183,8 +183,6 @@ def install(home: Home, command: list[str]) -> tuple[Path, list[str]]:
 
 
 class _RecordedEnvironment(dict[str, str]):
-    """An environment that records which variables are read."""
-
     def __init__(self, environment: Mapping[str, str]) -> None:
         super().__init__(environment)
         self.names: set[str] = set()

@@ -320,7 +320,6 @@ def _stored_item(
 
 
 def _with_call(item: dict[str, Any], call: ToolCall | TranscriptCall) -> dict[str, Any]:
-    """The item with the field that its call holds."""
     if item["type"] == "function_call":
         return {**item, "arguments": call.params_json}
     return {**item, "output": _decoded(call.result_json or "null")}

@@ -151,7 +151,6 @@ class Core:
         return daily_totals.summarise(self.db)
 
     def close(self) -> None:
-        """Close the database and retire this process's writer."""
         if self._closed:
             return
         self._closed = True

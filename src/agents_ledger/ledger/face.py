@@ -60,7 +60,6 @@ class Begins:
     """What a verb has begun when it returns; with asyncio, once it is awaited or entered."""
 
     def _begun(self, state: T | None) -> T:
-        """What is known since the beginning."""
         return cast("T", state)
 
     def __enter__(self) -> Self:

@@ -55,7 +55,6 @@ def policy_file(chosen: str, environment: Mapping[str, str] = os.environ) -> Pat
 
 
 def _said() -> dict[str, object]:
-    """What the settings say."""
     file = settings_file()
     if not file.exists():
         return {}

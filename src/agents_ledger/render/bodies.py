@@ -239,7 +239,6 @@ def _json(value: Any, text: str, most: int) -> Markup:
 
 
 def text_block(text: str, most: int = TEXT_MAX) -> Markup:
-    """Plain text, with its line breaks and spaces."""
     more = Markup("")
     if len(text) > most:
         more = Markup('<p class="muted">{:,} more characters are in the ledger.</p>').format(

@@ -47,8 +47,6 @@ _decode_member = json.JSONDecoder().raw_decode
 
 
 class LineCounts(NamedTuple):
-    """Lines that a call added and removed."""
-
     added: int = 0
     removed: int = 0
 
@@ -182,7 +180,6 @@ def count_edit(old: str, new: str) -> LineCounts | None:
 
 
 def count_signs(diff: str) -> LineCounts:
-    """The lines that a patch adds and removes."""
     lines = diff.split("\n")
     signs = [line[:1] for line in (lines if _CODEX_PATCH.search(diff) else _without_headers(lines))]
     return LineCounts(signs.count("+"), signs.count("-"))
@@ -238,7 +235,6 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 
 def task_text(task: dict[str, Any]) -> str:
-    """What one entry of a checklist says."""
     return str(task.get("content") or task.get("step") or task.get("title") or "")
 
 
@@ -323,7 +319,6 @@ def pretty(text: str) -> str:
 
 
 def command_of(params: dict[str, Any]) -> str | None:
-    """The shell command of a call."""
     command = params.get("command", params.get("cmd"))
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         command = " ".join(command)

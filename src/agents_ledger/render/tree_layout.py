@@ -55,8 +55,6 @@ class TreeRow(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """A node whose rows are still to come."""
-
     node: Node
     lane: int
     joins: bool

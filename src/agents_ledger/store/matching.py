@@ -72,7 +72,6 @@ def _lexeme(word: str) -> str:
 
 
 def vector(words: Sequence[str]) -> str:
-    """Words with their places, as PostgreSQL reads them."""
     places: dict[str, list[str]] = {}
     for number, word in enumerate(words, 1):
         places.setdefault(word, []).append(str(number))

@@ -127,7 +127,6 @@ def make(tx: Transaction, engine: Engine) -> None:
 
 
 def made_by(engine: Engine) -> Iterator[str]:
-    """The statements that make them."""
     for script in _files(engine):
         yield from queries.split(script)
 

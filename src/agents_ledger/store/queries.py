@@ -26,7 +26,6 @@ class Positional(NamedTuple):
 
 
 def read(path: str) -> str:
-    """The text of one file of sql/."""
     return (_SQL / path).read_text(encoding="utf-8")
 
 

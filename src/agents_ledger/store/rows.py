@@ -25,7 +25,6 @@ def to_turn(
     tool_calls: tuple[ToolCall, ...] = (),
     compaction: Compaction | None = None,
 ) -> Turn:
-    """A row of <turn_columns> and the depth."""
     _check_turn(row)
     values = [*row, messages, tool_calls, compaction]
     values[_HAS_CHILDREN] = bool(values[_HAS_CHILDREN])
@@ -34,7 +33,6 @@ def to_turn(
 
 
 def to_session(row: Row) -> Session:
-    """A row of <session_columns>."""
     _check_session((row,))  # some of its columns are expressions
     values = list(row)
     values[_IS_SUBAGENT] = bool(values[_IS_SUBAGENT])
@@ -44,25 +42,21 @@ def to_session(row: Row) -> Session:
 
 
 def to_move(row: Row) -> Move:
-    """A row of session_history."""
     of_kind(Move).check((row,))
     return Move(*row)
 
 
 def to_alias(row: Row) -> Alias:
-    """A row of session_aliases."""
     of_kind(Alias).check((row,))
     return Alias(*row)
 
 
 def to_compaction(row: Row) -> Compaction:
-    """A row of compactions."""
     of_kind(Compaction).check((row,))
     return Compaction(*row)
 
 
 def turn_row(turn: Turn, request_hash: bytes) -> dict[str, object]:
-    """For insert_turn."""
     row: dict[str, object] = asdict(turn)
     row.update(
         has_children=int(turn.has_children),

@@ -28,12 +28,10 @@ def _is_safe(text: str) -> bool:
 
 
 def escape(text: str) -> str:
-    """Text as it is stored."""
     return re.sub(_UNSAFE, lambda found: f"{_ESCAPE}{ord(found[0]):04x}", text)
 
 
 def unescape(text: str) -> str:
-    """The original of a stored text."""
     return re.sub(_ESCAPED, lambda found: chr(int(found[1], 16)), text)
 
 
@@ -56,7 +54,6 @@ def has_escapes(rows: Iterable[Sequence[object]]) -> bool:
 
 
 def unescape_row(row: tuple[object, ...]) -> tuple[object, ...]:
-    """A stored row with its original texts."""
     for value in row:
         if value.__class__ is str and _ESCAPE in value:
             return tuple(unescape(v) if isinstance(v, str) else v for v in row)
@@ -64,7 +61,6 @@ def unescape_row(row: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def unescape_rows(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    """Stored rows with their original texts."""
     return list(map(unescape_row, rows))
 
 

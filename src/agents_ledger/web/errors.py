@@ -33,15 +33,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ErrorBody(Struct, frozen=True):
-    """An error."""
-
     kind: str
     message: str
     hint: str = ""
 
 
 def problem_of(error: Exception) -> tuple[int, ErrorBody]:
-    """The status and the body of an error."""
     if isinstance(error, LedgerError):
         status = next(code for family, code in STATUS.items() if isinstance(error, family))
         return status, ErrorBody(_snake(type(error).__name__), str(error), error.hint)
@@ -79,7 +76,6 @@ async def send_error(send: Send, is_api: bool, status: int, message: str, hint: 
 
 
 def _html(text: str) -> str:
-    """Text as HTML, with backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 

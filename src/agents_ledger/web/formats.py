@@ -29,7 +29,6 @@ def iso(at_ms: int) -> str:
 
 
 def short_label(label: str, most: int = 28) -> str:
-    """A label with long ids in it shortened."""
     return fit_line(_LONG_ID.sub(r"\1…", label), most)
 
 
@@ -57,7 +56,6 @@ def with_query(path: str, query: Mapping[str, Any]) -> str:
 
 
 def marked(snippet: Any) -> Markup:
-    """A snippet with its hits marked."""
     spans, at = [], 0
     for start, end in snippet.marks:
         spans += [

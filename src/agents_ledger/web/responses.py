@@ -58,22 +58,18 @@ class ResultPage(Struct, Generic[T], frozen=True):
 
 
 def reads(path: str, **options: Any) -> Callable[[Any], Any]:
-    """A GET route."""
     return get(path, sync_to_thread=True, responses=ERRORS, **options)
 
 
 def creates(path: str, *, scope: str = "write", **options: Any) -> Callable[[Any], Any]:
-    """A POST route."""
     return post(path, sync_to_thread=True, responses=ERRORS, opt={"scope": scope}, **options)
 
 
 def changes(path: str, **options: Any) -> Callable[[Any], Any]:
-    """A PATCH route."""
     return patch(path, sync_to_thread=True, responses=ERRORS, **options)
 
 
 def removes(path: str, *, scope: str = "write", **options: Any) -> Callable[[Any], Any]:
-    """A DELETE route."""
     return delete(
         path, sync_to_thread=True, responses=ERRORS, opt={"scope": scope}, status_code=OK, **options
     )
@@ -92,7 +88,6 @@ def answer(value: T, request: WebRequest | None = None) -> Response[T]:
 
 
 def html_response(text: str, request: WebRequest, *, status: int = OK) -> Response[str]:
-    """A page with an entity tag."""
     # Unpaired surrogates cannot be encoded, but logs contain them.
     content = text.encode("utf-8", "backslashreplace")
     tag = etag_of(content)
@@ -104,7 +99,6 @@ def html_response(text: str, request: WebRequest, *, status: int = OK) -> Respon
 
 
 def as_json(value: object) -> bytes:
-    """JSON, in which unpaired surrogates are escaped."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
@@ -112,5 +106,4 @@ def as_json(value: object) -> bytes:
 
 
 def etag_of(content: bytes) -> str:
-    """A weak entity tag."""
     return f'W/"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'

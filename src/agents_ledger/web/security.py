@@ -49,8 +49,6 @@ HEADERS = (
 
 
 class AccessPolicy(Struct, frozen=True, kw_only=True):
-    """The hosts, cookie and rates of a server."""
-
     hosts: frozenset[str]  # values of the Host header, with the port
     is_https: bool = False
     cookie: str = "agents_ledger"
@@ -104,15 +102,11 @@ class RequestHead:
 
 
 class TokenLookUp(Protocol):
-    """Finds a valid token."""
-
     def __call__(self, key: str, /, *, wait: bool = True) -> Token | None:
         """The token, or None. Without `wait`, raises Locked instead of waiting."""
 
 
 class TokenStore(Protocol):
-    """The tokens of the ledger."""
-
     def find(self, secret: str, /, *, wait: bool = True) -> Token | None:
         """The valid token of a secret."""
 
@@ -185,8 +179,6 @@ def csrf_of(secret: str) -> str:
 
 
 class WebGuard:
-    """Middleware that refuses requests, and logs browsers in."""
-
     def __init__(self, app: ASGIApp, door: TokenDoor, policy: AccessPolicy) -> None:
         self._app = app
         self._door = door
@@ -256,7 +248,6 @@ class WebGuard:
     def _login_of(
         self, request: RequestHead
     ) -> Callable[[Send, RequestHead], Awaitable[None]] | None:
-        """The handler of a request that logs in."""
         if request.method != "GET" or request.is_api:
             return None
         if request.path == LOGIN:

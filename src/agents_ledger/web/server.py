@@ -113,7 +113,6 @@ def make(
     json_limits: JsonLimits = JSON_LIMITS,
     audits: AuditLimits | None = None,
 ) -> ASGIApp:
-    """The application behind its guard."""
     site = Site(ledger, audits)
 
     @asynccontextmanager

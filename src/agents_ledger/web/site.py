@@ -61,8 +61,6 @@ class AuditReport(NamedTuple):
 
 
 class RawRecord(NamedTuple):
-    """A record as it is stored."""
-
     kind: str
     key: str
     rows: tuple[dict[str, Any], ...]
@@ -72,8 +70,6 @@ class RawRecord(NamedTuple):
 
 
 class Site:
-    """One server's ledger and templates."""
-
     def __init__(self, ledger: Ledger, audits: AuditLimits | None = None) -> None:
         self.ledger = ledger
         self._audits = audits or AuditLimits()
@@ -105,7 +101,6 @@ class Site:
         return AgentBus(self.ledger)
 
     def required_broker(self) -> Broker:
-        """The broker that answers chats."""
         if self.broker is None:
             raise Refused(
                 "no engine is configured for this ledger",
@@ -176,7 +171,6 @@ class Site:
         self.background.clear()
 
     def choices(self) -> dict[str, list[str]]:
-        """The values that sessions can be filtered by."""
         return self.shared.get("choices", self.pages.choices)
 
     def session_lines(self, **filters: Any) -> tuple[SessionLine, ...]:
@@ -254,7 +248,6 @@ class Site:
         return RawRecord(kind, key, (), file, start, data.decode("utf-8", "backslashreplace"))
 
     def _card(self, card: Card, csrf: str) -> Markup:
-        """The HTML of a card, shared by all readers."""
         # Ages are part of the key: "5 min" must become "6 min".
         times = [card.turn.started_at, *(other.turn.started_at for other in card.siblings)]
         html = self.rendered.get(
@@ -281,7 +274,6 @@ class Site:
     def page(
         self, template: str, request: WebRequest, *, status: int = 200, **values: Any
     ) -> Response[str]:
-        """A page, with an entity tag."""
         return html_response(self.render(template, request, **values), request, status=status)
 
 

@@ -34,7 +34,6 @@ def _files() -> dict[str, tuple[bytes, str, str]]:
 
 @get("/static/{name:str}", sync_to_thread=False, opt={"public": True})
 def static_file(request: WebRequest, name: FromPath[str]) -> Response[bytes]:
-    """A file of the pages."""
     if name not in _files():
         raise NotFoundException(f"no file {name!r}")
     data, kind, tag = _files()[name]

@@ -111,7 +111,6 @@ class Draw:
 
 
 def _lanes(row: TreeRow) -> str:
-    """The lines to the left of a row."""
     if row.kind == "subagent":
         return "│ " * row.lane + ("├┄" if row.below else "╰┄")
     return "│ " * (row.lane - 1) + "├─" if row.joins else "│ " * row.lane

@@ -89,7 +89,6 @@ def import_(
 
 
 def _note_nothing_found(what: Sequence[str]) -> None:
-    """List the searched locations."""
     from agents_ledger.importers.discovery import this_home
     from agents_ledger.importers.sources.registry import SOURCES
 

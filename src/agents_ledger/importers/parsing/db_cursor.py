@@ -24,8 +24,6 @@ class DatabaseState(NamedTuple):
 
 
 class TableCursor(Struct):
-    """How far a table was archived."""
-
     rowid: int = 0  # the largest
     last_rows: dict[int, str] = field(default_factory=dict, name="keys")  # identities by rowid
     digests: dict[str, str] = field(default_factory=dict, name="said")  # of small tables, by row

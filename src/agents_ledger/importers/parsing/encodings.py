@@ -42,8 +42,6 @@ def is_text(data: bytes, errors: str = "surrogatepass") -> bool:
 
 
 class Bytes(Protocol):
-    """The bytes of archived files."""
-
     def stream(self, file_id: int) -> Iterator[bytes]: ...
 
     def read(self, file_id: int, start: int, length: int) -> bytes: ...

@@ -39,8 +39,6 @@ raw_dict = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class _Nesting:
-    """The current depth, and where the current object begins."""
-
     def __init__(self) -> None:
         self.depth = 0
         self.level = -1  # the depth of the objects, once the first bracket is read
@@ -195,15 +193,12 @@ def brief_of(decode: Callable[[bytes], T], data: bytes, limit: int) -> T:
 
 
 def text_pieces(material: Material, file: SourceFile) -> Pieces:
-    """A text file that is one document."""
     document = material.text_document(file)
     data = document.removeprefix(BOM)
     return Pieces(material, file, len(document) - len(data), data)
 
 
 class Document(NamedTuple, Generic[T]):
-    """A document, and its decoded content."""
-
     pieces: Pieces
     content: T
 

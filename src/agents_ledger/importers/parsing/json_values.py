@@ -29,7 +29,6 @@ EMBEDDED = "composerData"
 
 
 def dicts(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list."""
     return [element for element in as_list(value) if isinstance(element, dict)]
 
 

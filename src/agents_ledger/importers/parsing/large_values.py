@@ -14,8 +14,6 @@ from agents_ledger.model.imports.records import BAD_TEXT, Parted, part
 
 
 class LargeValue(NamedTuple):
-    """A value that stays in its database."""
-
     connection: sqlite3.Connection
     table: str
     column: str
@@ -39,7 +37,6 @@ class LargeValue(NamedTuple):
         return value._replace(summary=Parted(type_name == "text", size, parts, hashed.digest()))
 
     def frames(self) -> Iterator[bytes]:
-        """The parts, framed for the archive."""
         return map(part, self._read_parts())
 
     def content(self, size_max: int) -> msgpack.Ext | bytes:

@@ -29,7 +29,6 @@ def exceeds(text: bytes, limit: int) -> bool:
 
 
 def has_text_exceeding(data: bytes, limit: int) -> bool:
-    """Whether some JSON contains such a text."""
     shortest = limit // WIDEST
     if len(data) <= shortest or _is_narrow(data, limit):
         return False

@@ -22,7 +22,6 @@ class Links:
     __slots__ = ("numbers",)
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
-        """An array of numbers is used as it is."""
         # For the core alone: NONE where there is no link.
         self.numbers = numbers if isinstance(numbers, array) else array("i", numbers)
 

@@ -59,7 +59,6 @@ class LazySequence(Sequence[T], Generic[T]):
         self._read = read
 
     def __reduce__(self) -> tuple[type[tuple[T, ...]], tuple[tuple[T, ...]]]:
-        """Pickle the values themselves."""
         return tuple, (tuple(self),)
 
     def __len__(self) -> int:

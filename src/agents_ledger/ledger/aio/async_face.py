@@ -139,7 +139,6 @@ class AsyncFace:
     async def _call(
         self, verb: Callable[Concatenate[Core, P], T], *args: P.args, **options: P.kwargs
     ) -> T:
-        """Call a method of Core in a thread."""
         import asyncio
 
         return await asyncio.to_thread(verb, self._core, *args, **options)
@@ -199,7 +198,6 @@ class AsyncBegins:
     """Begins when it is awaited or entered."""
 
     def _begun(self, state: T | None) -> T:
-        """What is known since the beginning."""
         if state is None:
             raise Refused("this turn has not begun", "Await it, or enter it with `async with`.")
         return state

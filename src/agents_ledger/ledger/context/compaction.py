@@ -327,7 +327,6 @@ def _depth_on_thread(tx: Transaction, turn_id: str, head: str, field: str) -> in
 
 
 def _on_head(tx: Transaction, plan: CompactionPlan) -> CompactionPlan:
-    """The plan for the head as it is now."""
     head = heads.existing(tx, plan.session).thread_id
     if head == plan.turn_id:
         return plan
@@ -390,8 +389,6 @@ def _metadata(
 
 
 class RunWork(Protocol):
-    """Runs a work in a transaction."""
-
     def __call__(self, work: Work[T], /) -> Awaitable[T]: ...
 
 

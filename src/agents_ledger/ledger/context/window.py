@@ -28,8 +28,6 @@ _held = msgspec.json.Decoder(Held).decode
 
 
 class Boundary(Struct, frozen=True):
-    """Where the visible part of a thread begins."""
-
     from_depth: int = 1
     depth: int = 0  # of the compaction
     compaction_turn_id: str | None = None

@@ -98,14 +98,12 @@ def _rule_unchecked(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]
 
 
 def _prompt_changed(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
-    """A system prompt is stored under its own hash."""
     for stored, content in tx.run("system_prompts"):
         if hash_prompt(content) != stored:
             yield stored, "content differs"
 
 
 def _guard_missing(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
-    """The views and guards are all there."""
     for kind, name in sorted(migrations.expected(engine) - migrations.made(tx, engine)):
         yield name, kind
 

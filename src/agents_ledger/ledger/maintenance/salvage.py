@@ -50,7 +50,6 @@ class Salvaged(Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing."""
         lost = any(table.lost for table in self.tables if table.table not in DERIVED)
         return not (lost or self.missing or self.remarks or self.findings)
 
@@ -121,8 +120,6 @@ MEND, TIDY, FLAG = "mend_", "tidy_", "flag_"
 
 
 class _SalvageRepair:
-    """Repairs rows so that they satisfy the rules again."""
-
     def __init__(self, tx: Transaction, loading: Loading) -> None:
         self._tx = tx
         self._loading = loading

@@ -45,8 +45,6 @@ class UploadChunk(Struct, frozen=True):
 
 
 class ImportRequests:
-    """The import requests of one ledger."""
-
     def __init__(self, core: Core) -> None:
         self._core = core
 
@@ -128,5 +126,4 @@ class ImportRequests:
         self._core.db.write(work)
 
     def unstage(self, source: str, upload_id: str) -> None:
-        """Delete the chunks of an imported upload."""
         self._core.db.write(lambda tx: tx.run("delete_chunks", source=source, upload_id=upload_id))

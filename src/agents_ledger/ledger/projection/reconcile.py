@@ -52,8 +52,6 @@ Outcome = Literal["imported", "upserted", "skipped"]
 
 
 class _CommitPart(NamedTuple):
-    """The part of one derivation that a commit writes."""
-
     plan: ProjectionPlan
     changes: Sequence[Change]
     is_first: bool = True  # its sessions are created before its turns
@@ -215,7 +213,6 @@ class Names:
         )
 
     def of_trees(self) -> Iterator[str]:
-        """Records, sessions, and parents of kin."""
         return chain(self.records(), self.sessions, self.parents if self.with_kin else ())
 
 

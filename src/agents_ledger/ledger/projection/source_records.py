@@ -177,7 +177,6 @@ class Sources:
         return self._files("source_files_under", prefix=prefix, upper=prefix + "\U0010ffff")
 
     def files_of_session(self, label: str) -> tuple[SourceFile, ...]:
-        """The files a session was derived from."""
         return self._files("source_files_of_session", label=label)
 
     def titles_of(self, record_ids: Iterable[str]) -> list[SourceTitle]:
@@ -341,7 +340,6 @@ class Sources:
     # -- reading back -------------------------------------------------------------------------
 
     def stream(self, file_id: int) -> Iterator[bytes]:
-        """A file's bytes, a block at a time."""
         start, more = 0, True
         while more:
             rows = self._core.db.read(partial(_blocks_from, file_id, start))

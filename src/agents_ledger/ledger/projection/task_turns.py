@@ -101,7 +101,6 @@ def turn_id(task_id: str, first_message_id: str, attempt: int = 0) -> str:
 
 
 def grouped(records: Sequence[TaskRecord], lines: Iterable[TaskCallLine]) -> list[TaskTurnGroup]:
-    """The records of a task, turn by turn."""
     announced: dict[str, list[TaskCallLine]] = {}
     for line in lines:
         announced.setdefault(line.start_message_id, []).append(line)

@@ -43,8 +43,6 @@ class TurnSource(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A turn to be written."""
-
     derived: DerivedTurn
     turn: Turn
     stored: StoredTurn | None

@@ -231,7 +231,6 @@ class Pages:
         return tuple(SourceFault(*row) for row in rows)
 
     def files_of_turn(self, target: str) -> tuple[SourceFile, ...]:
-        """The files a turn was derived from."""
         rows = self._core.read(
             lambda tx: tx.run("turn_source_files", turn_id=threads.resolve(tx, target))
         )

@@ -38,7 +38,6 @@ def headlines(tx: Transaction, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
 
 
 def headline_of(tx: Transaction, row: Row) -> Headline:
-    """A row of <turn_columns>, the depth and <headline_columns>."""
     turn = to_turn(row[:_WIDTH])
     text, before, after = row[_WIDTH:]
     if turn.turn_type == "compaction":
@@ -72,7 +71,6 @@ def latest_roots(
 def branches(
     tx: Transaction, target: str, *, limit: int, after: str | None
 ) -> tuple[Headline, ...]:
-    """A page of headlines of a turn's children."""
     turn_id = threads.resolve(tx, target)
     values = {"turn_id": turn_id, "after": after or "", "limit": limit, "text_max": LOOKED_AT}
     return tuple(headline_of(tx, row) for row in tx.run("branches", **values))

@@ -44,8 +44,6 @@ STEPS = (*(step * 10**power for power in range(6) for step in (1, 2, 5)), 10**6,
 
 
 class TurnFilter(NamedTuple):
-    """Selects turns by start time, project and model."""
-
     since: int | None = None
     until: int | None = None
     project: str | None = None

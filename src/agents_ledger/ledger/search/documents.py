@@ -74,7 +74,6 @@ class SearchDocument(msgspec.Struct):
 
     @property
     def value_max(self) -> int:
-        """How many characters of a value are indexed."""
         share = self.limits.indexed_values_chars // max(1, self.call_count)
         return max(VALUE_MIN, min(VALUE_MAX, share))
 
@@ -96,7 +95,6 @@ class SearchDocument(msgspec.Struct):
 
 
 def project_of(workspace_path: str | None) -> str:
-    """The name of a workspace folder."""
     return re.split(r"[/\\]", (workspace_path or "").rstrip("/\\"))[-1]
 
 

@@ -26,7 +26,6 @@ class _Waiting(Struct, frozen=True):
 
 
 def recorded(tx: Transaction, turn: Turn) -> None:
-    """Make a new turn searchable."""
     if tx.engine == "sqlite":
         tx.run("await_index", turn_id=turn.id)
     else:

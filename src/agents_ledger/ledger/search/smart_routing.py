@@ -57,8 +57,6 @@ ANYWHERE = 1.0  # score of a word in a turn that is not ranked
 
 
 class ForkPoint(NamedTuple):
-    """A turn to continue from."""
-
     turn_id: str
     segment_id: int
     depth: int

@@ -36,7 +36,6 @@ class PhraseFinder:
         return hits / len(self._phrases)
 
     def has_unwanted(self, document: SearchDocument) -> bool:
-        """Whether a turn has a negated term."""
         return any(
             unwanted.is_in(tokenizer.fold(piece.text))
             for piece in self._readable(document)
@@ -107,7 +106,6 @@ def _snippet(piece: IndexedPiece, spans: list[tuple[int, int]]) -> Snippet:
 
 
 def _densest(spans: list[tuple[int, int]]) -> tuple[int, int]:
-    """The mark that most others follow closely."""
     best = max(
         # Only the next 20: a text may have thousands of marks, and a snippet shows few.
         range(len(spans)),

@@ -63,8 +63,6 @@ class Candidate(NamedTuple):
 
 
 class PageStart(NamedTuple):
-    """The cursor of a page."""
-
     mode: Mode
     number: float = LAST
     score: float = math.inf
@@ -331,7 +329,6 @@ class SearchRun:
         return share if self._mode == "any" or share == 1.0 else 0.0
 
     def _stop(self, number: float) -> None:
-        """End this page at a number."""
         self.capped, self._reached = True, number
 
     def _has_other_terms(self, document: SearchDocument) -> bool:

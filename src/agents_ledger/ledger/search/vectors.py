@@ -87,8 +87,6 @@ def embed_some(db: Database, embedder: Embedder) -> int:
 
 
 class Filler:
-    """Computes vectors in a thread, behind the writers."""
-
     def __init__(self, db: Database, embedder: Embedder) -> None:
         self._db = db
         self._embedder = embedder
@@ -187,7 +185,6 @@ def _scan(tx: Transaction, model: str, vector: Any, low: int, high: int) -> list
 
 
 def _matrix(tx: Transaction, vectors: Sequence[bytes], length: int) -> Any:
-    """The engine's vectors as the rows of a matrix."""
     joined = b"".join(vectors)
     if tx.engine == "sqlite":
         return numpy().frombuffer(joined, "<f4").reshape(-1, length)

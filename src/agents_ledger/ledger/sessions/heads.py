@@ -31,8 +31,6 @@ ANNOTATIONS = ("title", "starred", "note")
 
 
 class Pointer(NamedTuple):
-    """The columns of a session that writes need."""
-
     label: str
     thread_id: str | None
     persona_id: str

@@ -55,7 +55,6 @@ class Steps(Struct, frozen=True, gc=False):
 
     @property
     def letters(self) -> int:
-        """Their approximate size in memory, in characters."""
         texts: list[str | None] = []
         details = 0
         for message in self.messages:

@@ -46,8 +46,6 @@ StepT = TypeVar("StepT", Message, ToolCall)
 
 
 class LiveKey(NamedTuple):
-    """A live turn and its writer."""
-
     turn_id: str
     writer_id: str
     session: str = ""  # the key it was begun with
@@ -138,7 +136,6 @@ class LiveState:
     def call(
         self, tool_name: str, params: object, call_id: str, tool_number: int | None
     ) -> ToolCall:
-        """A tool call that starts now."""
         params_json = "{}" if params is None else to_json(params)
         call = ToolCall(
             tool_name, params_json, status="running", id=call_id, tool_number=tool_number

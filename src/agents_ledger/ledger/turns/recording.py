@@ -104,7 +104,6 @@ def _several(values: Iterable[Any], expected: str) -> tuple[Any, ...]:
 
 
 def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> PreparedTurn:
-    """Number, date and encode a turn."""
     _check(new)
     if turn_id is not None:
         check_id(turn_id)
@@ -188,7 +187,6 @@ def check_id(chosen: str) -> None:
 
 
 def check_usage(usage: Usage) -> None:
-    """Refuse tokens that nobody can have counted."""
     if not isinstance(usage, Usage):
         raise Refused(f"a turn's usage is a Usage, not {usage!r:.80}")
     for name in _TOKENS:
@@ -261,7 +259,6 @@ def _fill(
 
 
 def fill_message(message: Message, turn_id: str, sequence: int, at: int) -> Message:
-    """A message as it is stored."""
     return replace(
         message,
         id=message.id or new_id(),
@@ -419,7 +416,6 @@ def write_messages(
     *,
     statement: str = "insert_message",
 ) -> None:
-    """Write messages with their files, lints and codeblocks."""
     if not messages:
         return
     tx.run_many(statement, messages)

@@ -118,7 +118,6 @@ def adopt(tx: Transaction, parent_id: str, parent: TurnPlace) -> TurnPlace:
 
 
 def freeze(tx: Transaction, place: TurnPlace) -> None:
-    """Freeze the projected turns from this place up."""
     segment_id, depth = place.segment_id, place.depth
     while raised := tx.run("freeze", id=segment_id, depth=depth):
         if raised[0][0] is None:

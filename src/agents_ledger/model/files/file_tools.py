@@ -93,7 +93,6 @@ def decoded(text: str | None) -> Any:
 
 
 def _text(value: Any) -> str:
-    """All that parameters say, one below the other."""
     if isinstance(value, str):
         return value
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -122,7 +122,6 @@ def unframe(data: bytes) -> RowRecord | None:
 
 @lru_cache(maxsize=256)
 def _once(named: T) -> T:
-    """One object for all equal values."""
     return named
 
 

@@ -53,7 +53,6 @@ def changed(tx: Transaction, engine: Engine) -> Iterator[Change]:
 
 
 def _statements(engine: Engine) -> dict[tuple[str, str], str]:
-    """Our statements by kind and name."""
     named = {}
     for statement in migrations.made_by(engine):
         head = _HEAD.match(statement)

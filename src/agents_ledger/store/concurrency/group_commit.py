@@ -69,8 +69,6 @@ class WriteSession(Protocol):
 
 
 class Member:
-    """A queued work and its outcome."""
-
     __slots__ = ("answer", "error", "leads", "result", "wake", "work")
 
     def __init__(self, work: Work[Any], answer: CommitCallback | None = None) -> None:
@@ -209,7 +207,6 @@ class GroupCommit:
                 self._gathered.acquire(blocking=False)  # they came just now
 
     def _take(self, batch: list[Member]) -> None:
-        """Move whoever waits into the batch."""
         with self._state:
             count = min(len(self._queue), BATCH_MAX - len(batch))
             batch.extend(starmap(self._queue.popleft, repeat((), count)))

@@ -104,8 +104,6 @@ def _escaped(values: dict[str, object]) -> dict[str, object]:
 
 
 class PostgresTransaction:
-    """Named statements on one connection."""
-
     engine: Engine = "postgresql"
 
     def __init__(
@@ -194,8 +192,6 @@ class PostgresTransaction:
 
 
 class PostgresDatabase:
-    """One schema of a PostgreSQL database."""
-
     engine: Engine = "postgresql"
 
     def __init__(
@@ -300,7 +296,6 @@ class PostgresDatabase:
         self._watch.add(connection)
 
     def connect(self) -> Connection:
-        """A connection of our own, outside the pool."""
         connection = Connection.connect(self._conninfo, autocommit=True)
         try:
             self._configure(connection)

@@ -20,8 +20,6 @@ EVERYTHING = 1 << 62  # no number is above it
 
 
 class _Index(NamedTuple):
-    """The index of one model's vectors."""
-
     name: str
     words: dict[str, str]  # values of the placeholders {word}
 

@@ -42,7 +42,6 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
             self.waiting_since = None
 
     def shut_down(self) -> None:
-        """Let whoever waits for an answer fail."""
         if self._descriptor is None:
             return
         own = socket.socket(fileno=self._descriptor)

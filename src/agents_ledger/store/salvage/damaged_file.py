@@ -55,8 +55,6 @@ HINT = "Nothing can be salvaged from it: restore a backup with `agents-ledger re
 
 
 class DamagedFile:
-    """One file, with what its write-ahead log adds."""
-
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise NotFound(f"there is no file {path}", "Give the path of a ledger's file.")

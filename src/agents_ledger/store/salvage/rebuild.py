@@ -42,8 +42,6 @@ _LIKELY = {
 
 
 class TableRows(Struct):
-    """What became of the rows of one table."""
-
     table: str
     read: int = 0
     lost: int = 0  # rows and pages of rows that make no sense
@@ -52,8 +50,6 @@ class TableRows(Struct):
 
 
 class RowChange(NamedTuple):
-    """A row whose values were changed."""
-
     table: str
     key: str
     what: str
@@ -155,7 +151,6 @@ class SalvagedTable:
         return normalised, normalised == value
 
     def _default(self, name: str) -> Any:
-        """What a column holds that says nothing."""
         _, _, _, required, default, _ = self._info[name]
         if default is not None:
             return default.strip("'") if self._types[name] is str else int(default)

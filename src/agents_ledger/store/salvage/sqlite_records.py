@@ -32,8 +32,6 @@ class Unreadable(Exception):
 
 
 class SalvagedColumn(NamedTuple):
-    """A column as a CREATE TABLE states it."""
-
     name: str
     key: int  # its position in the primary key, from 1; 0: it is not in it
     default: str | None

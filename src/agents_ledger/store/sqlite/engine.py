@@ -56,8 +56,6 @@ CACHE_KB = 8 * 1024
 
 
 class _WriteSession:
-    """The writing connection, as group commit uses it."""
-
     def __init__(self, connection: Any, queue: WriteQueue, database: SqliteDatabase) -> None:
         statements = Statements(connection, database.limits)
         self.transaction: Transaction = statements
@@ -145,8 +143,6 @@ class _WriteSession:
 
 
 class SqliteDatabase:
-    """One ledger file."""
-
     engine: Engine = "sqlite"
 
     def __init__(

@@ -76,7 +76,6 @@ class OpenFile:
             self._opened[self._log] = identity
 
     def inodes(self) -> Inodes | None:
-        """What a writer leaves in the lock file."""
         file, log = self._opened.get(self._path), self._opened.get(self._log)
         return (file[1], log[1]) if file and log else None
 
@@ -139,7 +138,6 @@ def check_leftovers(path: Path, recorded: Inodes | None) -> None:
 
 
 def _is_in_use(shared: Path) -> bool:
-    """Whether a living connection has this -shm file open."""
     # A file that SQLite has open here must not be opened again: closing it would drop SQLite's
     # locks.
     if is_open_here(shared):

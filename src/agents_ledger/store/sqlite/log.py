@@ -36,7 +36,6 @@ class LogKeeper:
         self._wait_after = 0.0
 
     def size(self) -> int:
-        """In bytes."""
         try:
             return os.stat(self._path).st_size
         except FileNotFoundError:

@@ -78,8 +78,6 @@ def _types_of(name: str, cursor: Any) -> RowTypes:
 
 
 class Statements:
-    """Named statements on one connection."""
-
     engine: Engine = "sqlite"
     cache: SealedCache | None = None
 
@@ -179,7 +177,6 @@ class ReadStatements(Statements):
         self._kept: dict[Work[Any], tuple[int, Any]] = {}
 
     def begin(self) -> None:
-        """Stand on one snapshot."""
         self._execute("BEGIN")
         self.plain = is_plain(self._execute)
 

@@ -19,8 +19,6 @@ from agents_ledger.model.imports.sources import Derivation, SourceKind
 
 
 class Aix(Source):
-    """AIX databases."""
-
     name = NAME
     version = VERSION
     kind: SourceKind = "rows"

@@ -172,7 +172,6 @@ class AixTree:
         return {call: self._label(self.children[call]) for call in calls if call in self.children}
 
     def _agent(self, session_id: str) -> str:
-        """The agent that AIX read a session from."""
         session = self.sessions.get(session_id)
         return (as_text(session.row.get("source")) if session else None) or "cursor"
 

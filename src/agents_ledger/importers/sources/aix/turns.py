@@ -63,7 +63,6 @@ class AixTurnContext(NamedTuple):
     spawned: dict[str, str]  # call -> label of the session it started
 
     def evidence(self) -> bytes:
-        """Its part of the turn's fingerprint."""
         fields = (self.model, self.workspace, self.asked_by, sorted(self.spawned.items()))
         return "".join(f"{value};" for value in fields).encode(errors="replace")
 
@@ -75,7 +74,6 @@ def build_turn(
     messages: Sequence[AixMessage],
     context: AixTurnContext,
 ) -> Turn:
-    """The turn of these messages."""
     builder = TurnBuilder(turn_id, parent_id, material.limits)
     builder.model, builder.workspace_path = context.model, context.workspace
     for message in messages:

@@ -11,8 +11,6 @@ from agents_ledger.importers.parsing.lenient_json import BROKEN, as_dict, as_tex
 
 
 class ChatGptConversation(Struct):
-    """What one export says of a conversation."""
-
     mapping: dict[str, Raw] = field(default_factory=dict)
     title: Any = None
     create_time: Any = None
@@ -31,8 +29,6 @@ class ChatGptConversation(Struct):
 
 
 class ChatGptNode(Struct):
-    """A node of the mapping."""
-
     message: Raw = field(default_factory=lambda: Raw(b"null"))
     parent: Any = None
     children: Any = None

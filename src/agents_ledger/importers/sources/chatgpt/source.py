@@ -22,8 +22,6 @@ MAPPING = re.compile(
 
 
 class ChatGpt(Source):
-    """Conversations of ChatGPT exports."""
-
     name = "chatgpt"
     version = 3
     kind: SourceKind = "document"

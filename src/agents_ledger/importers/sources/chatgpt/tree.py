@@ -24,8 +24,6 @@ from agents_ledger.model.turns import Turn
 
 
 class _MappedNode(Struct, array_like=True):
-    """A node among the others of its conversation."""
-
     node: MessageNode | None  # None: it only connects others
     parent: str | None
     children: list[str]
@@ -75,7 +73,6 @@ class ChatGptTree(ExportedConversation):
         )
 
     def _parent(self, mapping: PackedDict[_MappedNode], name: str) -> str | None:
-        """The nearest ancestor with a message."""
         seen = {name}
         parent = mapping.read(name).parent
         while parent is not None and parent in mapping and parent not in seen:

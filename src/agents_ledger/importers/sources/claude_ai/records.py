@@ -11,8 +11,6 @@ from agents_ledger.importers.parsing.lenient_json import as_text, decode_lenient
 
 
 class ClaudeAiConversation(Struct):
-    """What one export says of a conversation."""
-
     uuid: Any = None
     name: Any = None
     summary: Any = None

@@ -17,8 +17,6 @@ SIGNATURES = (rb'"chat_messages"\s*:\s*\[', rb'"uuid"\s*:')
 
 
 class ClaudeAi(Source):
-    """Conversations of Claude.ai exports."""
-
     name = "claude-ai"
     version = 1
     kind: SourceKind = "document"

@@ -13,7 +13,6 @@ from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 def add_message(
     builder: TurnBuilder, message_id: str, kind: MessageKind, message: dict[str, Any]
 ) -> None:
-    """Add a message to its turn."""
     at = milliseconds(message.get("created_at"))
     blocks = [as_dict(block) for block in as_list(message.get("content"))]
     text = "\n\n".join(block["text"] for block in blocks if isinstance(block.get("text"), str))

@@ -39,8 +39,6 @@ class QueuedText(NamedTuple):
 
 
 class PromptQueue:
-    """The queued texts of a family."""
-
     def __init__(self, entries: ClaudeEntries) -> None:
         self._entries = entries
         self._queued: list[QueuedText] = []

@@ -225,7 +225,6 @@ def message_text(record: Record) -> str:
 
 
 def message_blocks(record: Record) -> list[dict[str, Any]]:
-    """The content of a record's message as blocks."""
     content = parse_json(raw_content(record))
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
     return [block for block in blocks if isinstance(block, dict)]

@@ -65,8 +65,6 @@ DESCRIBED = ("cwd", "git_branch", "version", "entrypoint", "session_kind")
 
 
 class ClaudeSession(Struct):
-    """What one file says of its session."""
-
     session_id: str
     path: str
     file_ids: set[int]
@@ -565,6 +563,5 @@ class _LeafTitles:
                 self._titles[title.record_id] = title
 
     def by_entry(self) -> dict[int, str]:
-        """The titles of the records that are here."""
         named = ((self._entries.find(leaf), title.title) for leaf, title in self._titles.items())
         return {entry: title for entry, title in named if entry is not None}

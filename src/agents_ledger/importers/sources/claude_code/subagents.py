@@ -40,7 +40,6 @@ class SubagentCalls:
         self._at_work: dict[str, str] = {}  # by call, the subagent
 
     def add_calls(self, entry: int, record: Record, data: bytes) -> None:
-        """The calls of an assistant record."""
         for prompt, call in subagent_prompts(record, data):
             if call not in self._callers:
                 self._callers[call] = entry

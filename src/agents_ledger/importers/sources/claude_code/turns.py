@@ -70,7 +70,6 @@ class ClaudeTurns(LazyTurns):
         super().__init__(tree, version)
 
     def name(self, turn: int) -> str:
-        """The uuid of the record that opens it."""
         return str(self._tree.name(turn))
 
     def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
@@ -89,7 +88,6 @@ class ClaudeTurns(LazyTurns):
         return map(self._entries.name, self._own(turn))
 
     def repeated_ids(self, turn: int) -> Iterable[str]:
-        """The uuids of records that repeat them."""
         entries = self._entries
         members = self._tree.members(turn) if self._has_copies else ()
         return (entries.name(entry) for entry in members if entries.kind(entry) == "copy")
@@ -134,8 +132,6 @@ class ClaudeTurnRecords(NamedTuple):
 
 
 class _ClaudeTurnContent:
-    """Builds a turn from its records."""
-
     def __init__(
         self,
         material: Material,
@@ -411,7 +407,6 @@ class _ClaudeTurnContent:
 
 
 def _refusal(record: Json) -> str:
-    """The error of the provider, and at which attempt."""
     error: Any = record.get("error")
     words = [str(status)] if (status := as_number(as_dict(error).get("status"))) else []
     message = as_text(error)

@@ -76,8 +76,6 @@ def cancel_reason(request: str | None) -> str | None:
 
 
 class ClineCall(Struct):
-    """What the history says of a tool call."""
-
     id: str | None
     name: str
     params: Any
@@ -198,7 +196,6 @@ def human_words(content: Any) -> list[ClineWords]:
 
 
 def result_ids(content: Any) -> list[str]:
-    """The calls whose results a message contains."""
     return [str(b.get("tool_use_id")) for b in blocks(content) if b.get("type") == "tool_result"]
 
 

@@ -100,8 +100,6 @@ class _MessageDocument(Struct):
 
 
 class ClineSessionTree:
-    """The sessions of some files."""
-
     def __init__(self, material: Material, files: Sequence[SourceFile], version: int) -> None:
         self.material = material
         self.version = version
@@ -390,8 +388,6 @@ class ClineSessionTree:
 
 
 class ClineSessionTurns(MessageTurns):
-    """The turns of sessions."""
-
     def __init__(self, tree: MessageTree, sessions: ClineSessionTree) -> None:
         self.sessions = sessions
         self.by_number = tuple(sessions.sessions.values())

@@ -293,8 +293,6 @@ class ClineTaskTree:
 
 
 class ClineTaskTurns(MessageTurns):
-    """The turns of tasks."""
-
     def __init__(self, tree: MessageTree, tasks: ClineTaskTree) -> None:
         self.tasks = tasks
         super().__init__(tree, tasks.version)

@@ -262,14 +262,11 @@ class ClineTurnContext(NamedTuple):
     unmetered: frozenset[str]  # messages whose tokens are counted elsewhere
 
     def evidence(self) -> bytes:
-        """Its part of the turn's fingerprint."""
         fields = (*self[:2], sorted(self.spawned.items()), sorted(self.unmetered))
         return repr(fields).encode("utf-8", "replace")
 
 
 class ClineSessionTurn:
-    """Builds a turn of a session."""
-
     def __init__(self, builder: TurnBuilder, context: ClineTurnContext) -> None:
         self.builder = builder
         self.builder.workspace_path = context.workspace

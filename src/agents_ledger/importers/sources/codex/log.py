@@ -77,8 +77,6 @@ class OrdinalIndex:
 
 @dataclass(slots=True)
 class Rollout:
-    """What one file says of its thread."""
-
     file: SourceFile
     turns: range  # the numbers of its copies
     metas: list[Payload] = field(default_factory=list)  # own, then those of threads it forked from
@@ -143,8 +141,6 @@ class Rollout:
 
 
 class ThreadTotals:
-    """The running totals of a thread."""
-
     def __init__(self) -> None:
         self.context: int | None = None  # tokens of the last request
         self._last: Totals | None = None

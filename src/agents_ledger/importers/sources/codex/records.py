@@ -74,12 +74,10 @@ class Payload(Struct, gc=False):
 
     @property
     def is_subagent(self) -> bool:
-        """Whether another thread started this one."""
         return "subagent" in as_dict(self.source) or as_text(self.parent_thread_id) is not None
 
     @property
     def parent_thread(self) -> str | None:
-        """The thread that started this one."""
         spawn = as_dict(as_dict(as_dict(self.source).get("subagent")).get("thread_spawn"))
         # 0.118 has it in `source`; `parent_thread_id` of its own was seen in 0.146.
         parent = as_text(spawn.get("parent_thread_id")) or as_text(self.parent_thread_id)
@@ -144,8 +142,6 @@ def rollout_name(path: PurePath) -> re.Match[str] | None:
 
 
 class CodexPrompt(NamedTuple):
-    """A message in the user's name."""
-
     text: str  # what was typed
     sent: str  # including everything the client put around it
     is_typed: bool  # it has a form that only a person's input has

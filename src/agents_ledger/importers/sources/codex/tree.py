@@ -17,8 +17,6 @@ from agents_ledger.model.imports.sources import DerivedSession, SourceTitle
 
 
 class CodexTree(MergedTurns[CodexTurnCopy]):
-    """The turns of a family by number."""
-
     copies: CodexCopies
 
     def __init__(self, rollouts: Sequence[Rollout], copies: CodexCopies) -> None:

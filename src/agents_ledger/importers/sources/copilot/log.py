@@ -137,8 +137,6 @@ class Interactions:
 
 @dataclass(slots=True)
 class CopilotLog:
-    """What one file says of its session."""
-
     file: SourceFile
     turns: range  # the numbers of its copies
     session_id: str = ""

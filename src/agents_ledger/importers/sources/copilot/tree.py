@@ -23,8 +23,6 @@ Strength = tuple[bool, bool, bool, int, bool, str]
 
 
 class CopilotTree(MergedTurns[CopilotTurnCopy]):
-    """The turns of a family by number."""
-
     copies: CopilotCopies
 
     def __init__(self, copies: CopilotCopies) -> None:

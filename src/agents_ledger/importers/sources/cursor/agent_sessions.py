@@ -34,8 +34,6 @@ VARINT_CONTINUES = 0x80
 
 
 class AgentMessage(NamedTuple):
-    """A message, and where it is recorded."""
-
     id: str
     record: SourceLine | HeldRecord | SourceRow
     is_input: bool
@@ -44,8 +42,6 @@ class AgentMessage(NamedTuple):
 
 
 class AgentSession(Struct):
-    """A session of the agent."""
-
     id: str
     messages: list[AgentMessage] = field(default_factory=list)
     file_ids: set[int] = field(default_factory=set)

@@ -37,7 +37,6 @@ class ChatScope(Struct, frozen=True):
     bubble_chats: dict[str, set[str]]  # bubble -> the chats that have it
 
     def includes(self, row: Peeked) -> bool:
-        """Whether a row is read."""
         if row.table != "cursorDiskKV" or not isinstance(row.key, str):
             return True
         kind, chat_id, _ = _key_parts(row.key)
@@ -70,8 +69,6 @@ def changed_scope(material: Material) -> ChatScope | None:
 
 
 class _ListVersions(Struct):
-    """Versions of a row that lists chats."""
-
     derived: bytes | None = None  # the last that was derived before
     latest: bytes | None = None
     inline: list[bytes] = field(default_factory=list)  # those that contain bubbles
@@ -248,7 +245,6 @@ class IdSearch:
         self._groups = [_SimilarIds(group) for group in by_length.values()]
 
     def __call__(self, data: bytes) -> Iterator[bytes]:
-        """The ids that occur in the data, possibly repeated."""
         for group in self._groups:
             yield from group(data)
 

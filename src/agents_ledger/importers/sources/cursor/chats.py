@@ -44,8 +44,6 @@ TAB, LIST_HEAD, LIST_CHAT, HEADER_ROW, EMBEDDED_CHAT, OWN_ROW = range(6)
 
 
 class ChatVersion(Struct):
-    """What one record says of a chat."""
-
     generation: int
     data: records.ChatRecord
     row: SourceRow
@@ -60,8 +58,6 @@ class ChatVersion(Struct):
 
 
 class ChatSummary(NamedTuple):
-    """A summary that replaced earlier messages."""
-
     text: str
     row: SourceRow
 
@@ -144,7 +140,6 @@ class CursorChats:
         self._find_subagents()
 
     def is_read(self, chat_id: str) -> bool:
-        """Whether a chat is in the scope."""
         return self.scope is None or chat_id in self.scope.chats
 
     def chat(self, chat_id: str) -> CursorChat:
@@ -334,7 +329,6 @@ class CursorChats:
         return True
 
     def _add_header(self, row: SourceRow) -> None:
-        """A row of the table of chats."""
         values = row.values or {}
         chat_id = as_text(values.get("composerId"))
         value = loose(values.get("value"))

@@ -48,7 +48,6 @@ def _workspace_folder(directory: Path, probe: FileProbe) -> str | None:
 
 
 def chosen_folder(context: object) -> str | None:
-    """The folder that was selected for a chat."""
     selections = dicts(as_dict(context).get("folderSelections"))
     return next((path_of(s.get("absolutePath") or s.get("uri")) for s in selections), None)
 
@@ -242,7 +241,6 @@ class _FolderSearch:
                     self.folders[chat] = folder
 
     def _read_workspace(self, workspace: str) -> None:
-        """Read the lists of the database of a workspace."""
         folder = _workspace_folder(self._workspaces / workspace, self._probe)
         if folder is None:
             return

@@ -100,7 +100,6 @@ def fields_of(cell: Any) -> Mapping[str, Any]:
 
 
 def chat_record(value: Any) -> ChatRecord | None:
-    """The record that a JSON value is."""
     try:
         return msgspec.convert(value, ChatRecord) if isinstance(value, dict) else None
     except (msgspec.ValidationError, RecursionError):
@@ -162,7 +161,6 @@ def listed_chats(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def listed_id(entry: dict[str, Any]) -> str | None:
-    """The id of a chat in a list."""
     return as_text(entry.get("composerId")) or as_text(entry.get("tabId"))
 
 
@@ -215,7 +213,6 @@ def bubble_time(created: Any, timing: Any) -> int:
 
 
 def text_of(bubble: dict[str, Any]) -> str:
-    """The text of a bubble of any generation."""
     # Tabs of 2024 have rawText, later bubbles text; richText is the Lexical state of the editor.
     for name in ("text", "rawText", "message"):
         if as_text(bubble.get(name)):
@@ -314,7 +311,6 @@ def tool_calls(bubble: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def starts_subagent(call: dict[str, Any]) -> bool:
-    """Whether a call starts a subagent."""
     return call.get("name") in rules.TASK_TOOLS or call.get("tool") == rules.TASK_NUMBER
 
 

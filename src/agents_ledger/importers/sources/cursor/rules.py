@@ -146,8 +146,6 @@ CONTEXT = re.compile(
 
 
 class CursorPrompt(NamedTuple):
-    """What a text in the user's name contains."""
-
     words: str
     at: int  # 0: unknown
     is_event: bool  # the program wrote it

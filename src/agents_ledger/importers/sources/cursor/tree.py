@@ -275,7 +275,6 @@ class CursorTree(TurnTree):
         return [bubbles.read(number) for number in plan.bubbles]
 
     def messages(self, plan: _ChatTurnPlan) -> list[CursorMessage]:
-        """The messages of a turn of a chat."""
         facts = self.chat_facts(plan.chat)
         return [
             message_of(facts, plan.renamed.get(bubble.id, bubble.id), at, bubble)
@@ -418,8 +417,6 @@ class CursorTree(TurnTree):
 
 
 class CursorTurns(LazyTurns):
-    """The turns of chats and agents."""
-
     def __init__(self, tree: CursorTree, version: int) -> None:
         self.tree = tree
         self.material = tree.chats.material

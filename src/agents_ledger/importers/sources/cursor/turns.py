@@ -64,7 +64,6 @@ class BubbleReader:
         self._cache: OrderedDict[tuple[int, int], Any] = OrderedDict()
 
     def value(self, row: SourceRow) -> Any:
-        """The JSON of a row."""
         key = (row.file_id, row.offset)
         if key not in self._cache:
             while len(self._cache) >= (DECODED_ROWS if row.length < LARGE else 1):
@@ -125,8 +124,6 @@ def build_summary(turn_id: str, parent_id: str, summary: str, at: int) -> Turn:
 
 
 class ChatTurn:
-    """Builds a turn of a chat."""
-
     def __init__(self, reader: BubbleReader, builder: TurnBuilder, facts: ChatFacts) -> None:
         self.reader = reader
         self.builder = builder
@@ -374,7 +371,6 @@ def agent_blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def agent_text(blocks: Iterable[dict[str, Any]]) -> str:
-    """The text of blocks, unknown ones included."""
     not_text = rules.MAPPED_BLOCKS - {"text"}
     texts = (as_text(b.get("text")) for b in blocks if b.get("type") not in not_text)
     return "\n\n".join(filter(None, texts))

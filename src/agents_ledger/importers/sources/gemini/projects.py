@@ -43,7 +43,6 @@ def hash_of(folder: str) -> str:
 
 
 def root_in(data: bytes) -> str:
-    """The folder that a root file names."""
     return data.decode(errors="replace").strip()
 
 

@@ -22,8 +22,6 @@ SEARCHED_LINES = 50
 
 
 class GeminiCli(Source):
-    """Chats of Gemini CLI."""
-
     name = NAME
     version = 11
     kind: SourceKind = "document"

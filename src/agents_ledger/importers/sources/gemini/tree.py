@@ -106,8 +106,6 @@ class GeminiSession(Struct):
 
 
 class GeminiTree:
-    """The messages of a family of chats."""
-
     def __init__(self, material: Material, version: int) -> None:
         self.material = material
         self.version = version
@@ -389,8 +387,6 @@ class GeminiTree:
 
 
 class GeminiTurns(MessageTurns):
-    """The turns of a family of chats."""
-
     def __init__(self, tree: MessageTree, chats: GeminiTree) -> None:
         self.chats = chats
         super().__init__(tree, chats.version)

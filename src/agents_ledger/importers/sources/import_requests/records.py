@@ -95,8 +95,6 @@ class CallIn(Struct, rename="camel"):
 
 
 class ImportItem(Struct, rename="camel"):
-    """One session of a request."""
-
     source_provider: str
     source_session_id: str
     source_session_fingerprint: str
@@ -128,19 +126,15 @@ LEVELS: dict[str, type[Struct]] = {
 
 
 class ImportKey(NamedTuple):
-    """Identifies an imported session."""
-
     source: str
     provider: str
     session_id: str
 
     def path(self) -> str:
-        """The path under which its items are archived."""
         provider = self.provider.replace("%", "%25").replace("/", "%2F")
         return f"request:{self.source}/{provider}/{self.session_id}"
 
     def id_of(self, kind: str, scoped_id: str) -> str:
-        """The id of one of its rows."""
         # Ids of an item are unique in its session only; 24 digits are 96 bits.
         return f"imp_{kind}_{_hash(kind, *self, scoped_id)[:24]}"
 
@@ -164,7 +158,6 @@ def _plain(text: str) -> str:
 
 
 def encoded(value: object) -> bytes:
-    """JSON of any value in a request."""
     try:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, OverflowError, TypeError):  # unpaired surrogates, big integers

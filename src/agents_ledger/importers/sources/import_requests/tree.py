@@ -34,8 +34,6 @@ class RequestSession(Struct):
 
 
 class RequestTree:
-    """The sessions of archived items."""
-
     def __init__(self, material: Material) -> None:
         self.material = material
         self.sessions: dict[ImportKey, RequestSession] = {}

@@ -157,11 +157,9 @@ class RecordStore:
         return bytes(self._fingerprints[HASH_BYTES * number : HASH_BYTES * (number + 1)])
 
     def is_within_export(self, number: int) -> bool:
-        """Whether a record is part of an export."""
         return self._ats[number] > 0 and self._file(number).kind != "rows"
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        """The content of a record."""
         file, at = self._file(number), self._ats[number]
         if file.kind != "rows":
             return self._loader.document(file, at)
@@ -266,11 +264,9 @@ class MessageStore(RecordStore):
         return TYPE_NAMES[self._kinds[number] >> FLAG_BITS]
 
     def asks(self, number: int) -> bool:
-        """Whether a message is the user's."""
         return bool(self._kinds[number] & rules.ASKS)
 
     def answers(self, number: int) -> bool:
-        """Whether a message contains anything of the agent."""
         return bool(self._kinds[number] & rules.ANSWERS)
 
     def is_summary(self, number: int) -> bool:

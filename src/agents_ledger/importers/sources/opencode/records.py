@@ -40,7 +40,6 @@ class OpencodeRecord(Struct):
 
     @property
     def kind(self) -> str:
-        """What a document is, by its fields."""
         if self.info is not None and isinstance(self.messages, list):
             return "export"
         if self.message is not None and as_text(self.type):
@@ -111,7 +110,6 @@ def _system(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
 
 
 def _shell(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
-    """A command that the user ran, with its output."""
     times, output = as_dict(data.get("time")), data.get("output")
     truncated = as_dict(output).get("truncated")
     state = {

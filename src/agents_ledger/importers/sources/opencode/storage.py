@@ -39,8 +39,6 @@ DERIVED_DOCUMENTS = ("session", "message", "part", "export")
 
 
 class OpencodeSession(Struct):
-    """A session, as far as it is known."""
-
     id: str
     is_second_format: bool = False
     fields: dict[str, Any] = field(default_factory=dict)
@@ -64,8 +62,6 @@ class OpencodeSession(Struct):
 
 
 class StorageReader:
-    """The messages and sessions of a data folder."""
-
     def __init__(self, material: Material) -> None:
         self.sessions: dict[str, OpencodeSession] = {}
         self.messages = MessageStore(RecordLoader(material))
@@ -335,7 +331,6 @@ class StorageReader:
         parts.group(len(messages))
 
     def _link_tasks(self) -> None:
-        """Link the calls that started sessions with these."""
         messages, parts = self.messages, self.messages.parts
         started = [(parts.message(part), task) for part, task in sorted(parts.tasks.items())]
         for message, tasks in sorted(messages.tasks.items()):

@@ -52,7 +52,6 @@ class OpencodeTree(TurnTree):
         return self._sessions[self._session_numbers[turn]]
 
     def is_compaction(self, turn: int) -> bool:
-        """Whether a turn summarises the turns above it."""
         return bool(self._compactions[turn])
 
     def name(self, turn: int) -> str:

@@ -105,8 +105,6 @@ def _read_message(messages: MessageStore, number: int) -> OpencodeMessage:
 
 
 class OpencodeTurnContent:
-    """Adds messages to one turn."""
-
     def __init__(self, builder: TurnBuilder, prompt_source: MessageSource) -> None:
         self.builder = builder
         self.prompt_source = prompt_source

@@ -61,8 +61,6 @@ def unpacked(data: bytes) -> bytes:
 
 
 class DatabaseTranscript(NamedTuple):
-    """The transcript of one session in a database."""
-
     session_id: str
     lines: Iterable[SourceLine]
     # Then its last entry is the latest, not the last in order.

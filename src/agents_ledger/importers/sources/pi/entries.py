@@ -24,8 +24,6 @@ Config = Mapping[str, str]
 
 
 class SpawnedSession(NamedTuple):
-    """A session, and the call that started it."""
-
     call_id: str
     key: str
 
@@ -130,7 +128,6 @@ class PiEntries(Entries):
         return bytes(self._digests[DIGEST * entry : DIGEST * entry + DIGEST])
 
     def name(self, entry: int) -> str:
-        """The id of an entry in all files."""
         digest = self.digest(entry).hex()
         count = self._counts[entry]
         return f"{self._source}:{digest}" if count == 1 else f"{self._source}:{digest}:{count}"

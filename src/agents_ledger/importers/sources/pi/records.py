@@ -153,7 +153,6 @@ def total_tokens(usage: object) -> int:
 
 
 def tokens_of(record: PiRecord) -> int:
-    """The tokens that an entry counts."""
     usage = record.message.usage if record.message else record.usage
     return total_tokens(parse_json(usage)) if usage != _NULL else 0
 

@@ -78,8 +78,6 @@ _decode = msgspec.json.Decoder(dict[str, MapEntry]).decode
 
 
 class SessionMap:
-    """All observations together."""
-
     def __init__(self, material: Material) -> None:
         self.material = material
         self.observations: Counter[tuple[str, str]] = Counter()  # by file or table, and session
@@ -89,7 +87,6 @@ class SessionMap:
         self._latest: dict[str, tuple[int, str]] = {}  # by key
 
     def read(self, file: SourceFile) -> None:
-        """One state of the map."""
         data = self.material.text_document(file)
         try:
             entries = _decode(data)

@@ -84,8 +84,6 @@ def _is_openclaw(path: Path, records: list[PiRecord]) -> bool:
 
 
 class Pi(Source):
-    """Sessions of pi."""
-
     name = "pi"
     version = 10
     kind: SourceKind = "lines"

@@ -47,7 +47,6 @@ class PiTree(EntryTree):
         return waits and kind in ASKING and kind_above != "compaction"
 
     def ends(self, entry: int) -> bool:
-        """An answer ends the waiting."""
         return self.entries.kind(entry) == "assistant"
 
     def move_entries(self) -> None:

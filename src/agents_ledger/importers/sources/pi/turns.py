@@ -56,16 +56,12 @@ class TurnContext(NamedTuple):
 
 
 class TurnFrame(NamedTuple):
-    """Where a turn is."""
-
     sealed: bool  # it has children, and is no longer open
     summarized_through: str | None  # of a compaction
     first_kept: str | None
 
 
 class TurnSetting(NamedTuple):
-    """What the session says of a turn."""
-
     speaker: MessageSource
     cwd: str | None
     spawned: dict[str, str]  # labels of sessions, by call
@@ -80,7 +76,6 @@ class PiTurns(LazyTurns):
         super().__init__(tree, version)
 
     def name(self, turn: int) -> str:
-        """The id of the entry that opens it."""
         return str(self._tree.name(turn))
 
     def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
@@ -143,8 +138,6 @@ class _Entry(NamedTuple):
 
 
 class _PiTurnContent:
-    """Builds a turn from its entries."""
-
     def __init__(self, builder: TurnBuilder, frame: TurnFrame, setting: TurnSetting) -> None:
         self.builder = builder
         self.frame = frame

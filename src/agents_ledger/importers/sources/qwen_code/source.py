@@ -18,8 +18,6 @@ SEARCHED_LINES = 20
 
 
 class QwenCode(Source):
-    """Sessions of Qwen Code and their subagents."""
-
     name = NAME
     version = 1
 

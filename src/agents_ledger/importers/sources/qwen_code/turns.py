@@ -123,7 +123,6 @@ def _add_results(builder: TurnBuilder, parts: list[Any], shown: dict[str, Any], 
 
 
 def _compact(builder: TurnBuilder, payload: dict[str, Any]) -> None:
-    """The new history begins with the summary."""
     history, info = as_list(payload.get("compressedHistory")), as_dict(payload.get("info"))
     if builder.parent_id is not None:
         builder.compaction = Compaction(
