@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ask, AsyncLedger, Ledger, Message, Queue, QueueLimits, Request
-from agents_ledger.broker import broker as brokers
 from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.events import Completed, Failed, Interrupted, Started, Steered
@@ -207,14 +206,14 @@ def test_a_line_whose_session_is_merged_away_is_answered_on_the_one_that_stays(
 # -- across processes --------------------------------------------------------------------------
 
 
-def test_a_broker_that_waits_writes_nothing(
-    address: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(brokers, "POLL_SECONDS", 0.01)
+def test_a_broker_that_waits_writes_nothing(address: str, ledger: Ledger) -> None:
     did: list[str] = []
 
     async def act() -> None:
-        async with AsyncLedger.open(address) as handle, Broker(handle) as broker:
+        async with (
+            AsyncLedger.open(address) as handle,
+            Broker(handle, poll_seconds=0.01) as broker,
+        ):
             task = asyncio.create_task(broker.work())
             assert (await answer_of(broker, "main", "x")).text == "x"
             write, look = handle._write, broker.queue.any_ready

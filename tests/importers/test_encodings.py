@@ -180,16 +180,13 @@ class Given:
 
 @pytest.mark.parametrize("size", [1, 3, 7, 64, 10_000])
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_any_piece_of_it_can_be_read(
-    size: int, encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(encodings, "PIECE", 50)
+def test_any_piece_of_it_can_be_read(size: int, encoding: str) -> None:
     said = random.Random(2)
     letters = "".join(said.choices("ab\nä中\U0001f600\U0010ffff", k=2000))
     mark = LITTLE if encoding == "utf-16-le" else BIG
     noticed: list[int] = []
     data = letters.encode()
-    bytes_ = Utf8(Given(mark + letters.encode(encoding), size), noticed.append)
+    bytes_ = Utf8(Given(mark + letters.encode(encoding), size), noticed.append, 50)
 
     for _ in range(300):
         start, length = said.randrange(len(data) + 5), said.randrange(300)

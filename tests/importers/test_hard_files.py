@@ -24,7 +24,7 @@ from agents_ledger.importers.discovery import Unrecognised, files_at
 from agents_ledger.importers.parsing import files
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.pipeline import Report, import_paths, rederive
-from agents_ledger.importers.port.limits import LIMITS
+from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.sources.pi.source import Pi
 from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers.claude_log import SESSION, Log, text, uid
@@ -503,16 +503,15 @@ def test_a_file_that_cannot_be_read_to_its_end_now_is_read_on_later(
     path = log.save()
     whole = files.chunks
 
-    def fails(path: Path, file: BinaryIO, start: int) -> Iterator[bytes]:
-        pieces = whole(path, file, start)
+    def fails(path: Path, file: BinaryIO, start: int, chunk_bytes: int) -> Iterator[bytes]:
+        pieces = whole(path, file, start, chunk_bytes)
         yield next(pieces)
         yield next(pieces)
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(files, "CHUNK_BYTES", 1000)
     with monkeypatch.context() as patched:
         patched.setattr(files, "chunks", fails)
-        report = import_paths(ledger, [path])
+        report = import_paths(ledger, [path], ImportLimits(chunk_bytes=1000))
     assert report.counts.failed == 1
     assert report.read_bytes == 2000
     assert ledger.get_turn(uid("a0")).response is not None
@@ -556,16 +555,16 @@ def test_a_file_whose_name_no_database_holds_is_skipped_like_others(
 
 
 def test_imports_that_keep_a_large_file_at_once_end_as_one_would(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(files, "CHUNK_BYTES", 1000)
+    limits = ImportLimits(chunk_bytes=1000)
     log = Log(tmp_path)
     for number in range(100, 300, 2):
         log.user(f"{number:x}", WORDS)
         log.assistant(f"{number + 1:x}", text("an answer"))
     path = log.save()
     with ThreadPoolExecutor(4) as pool:
-        reports = list(pool.map(lambda _: import_paths(ledger, [path]), range(4)))
+        reports = list(pool.map(lambda _: import_paths(ledger, [path], limits), range(4)))
 
     assert [fault for report in reports for fault in report.faults] == []
     assert sum(report.counts.imported for report in reports) == 1

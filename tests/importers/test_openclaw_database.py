@@ -19,7 +19,6 @@ from agents_ledger.importers.pipeline import rederive
 from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.port.material import Material
-from agents_ledger.importers.sources.pi.database import BATCH_MAX
 from agents_ledger.importers.sources.pi.session_map import MapEntry, SessionMap
 from agents_ledger.importers.sources.pi.source import OpenClaw
 from agents_ledger.importers.transcript.record_offsets import RecordOffsets
@@ -217,7 +216,7 @@ def test_events_of_several_sessions_are_told_apart(ledger: Ledger, tmp_path: Pat
     assert spawned.parent_session_label == f"openclaw:{ONE}"
 
 
-@pytest.mark.parametrize("lot", [BATCH_MAX, 1500, 1])
+@pytest.mark.parametrize("lot", [LIMITS.read_bytes, 1500, 1])
 def test_mixed_sessions_are_read_in_the_order_they_were_kept(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lot: int
 ) -> None:
@@ -238,16 +237,15 @@ def test_mixed_sessions_are_read_in_the_order_they_were_kept(
         rows = [(name, seq, log.lines[seq], 1) for name, log in zip(names, logs, strict=True)]
         made.run("INSERT INTO transcript_events VALUES (?, ?, ?, ?)", *rows)
     import_paths(ledger, made.path)
-    monkeypatch.setattr("agents_ledger.importers.sources.pi.database.BATCH_MAX", lot)
     monkeypatch.setattr("agents_ledger.importers.sources.pi.database.RecordOffsets", Read)
 
     with Ledger.open(str(tmp_path / "other.db")) as other:
-        import_paths(other, made.path, limits=ImportLimits(held_bytes=0))
+        import_paths(other, made.path, limits=ImportLimits(held_bytes=0, read_bytes=lot))
         assert result(other) == result(ledger)
 
     assert sorted(reads) == list(range(12))  # each once
     steps_back = sum(one > following for one, following in pairwise(reads))
-    assert steps_back == {BATCH_MAX: 0, 1500: 1, 1: 3}[lot]
+    assert steps_back == {LIMITS.read_bytes: 0, 1500: 1, 1: 3}[lot]
 
 
 @pytest.mark.parametrize("is_told", [True, False])

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import requests
 from agents_ledger.importers.requests import RequestRefused, import_chunk
 from tests.importers.test_requests import item, label
 from tests.raw import Raw
@@ -167,22 +166,19 @@ def test_what_the_parts_hold_is_refused(ledger: Ledger, data: str, code: str) ->
     assert ledger.sessions() == ()
 
 
-def test_what_unpacks_to_too_much_is_refused(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(requests, "ITEM_MAX", 1 << 20)
+def test_what_unpacks_to_too_much_is_refused(ledger: Ledger) -> None:
     packer = zlib.compressobj(wbits=31)
     bomb = b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(64)), packer.flush()])
     with pytest.raises(RequestRefused, match=r"^chunk_payload_too_large$"):
-        import_chunk(ledger, chunk(encoded(bomb), 0, 1))
+        import_chunk(ledger, chunk(encoded(bomb), 0, 1), item_max=1 << 20)
 
 
-def test_too_many_parts_are_refused(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_parts_are_refused(ledger: Ledger) -> None:
     first, second = halves(item())
-    monkeypatch.setattr(requests, "UPLOAD_MAX", len(first) + 10)
-    import_chunk(ledger, chunk(first, 0, 2))
+    item_max = (len(first) + 10) * 3 // 4
+    import_chunk(ledger, chunk(first, 0, 2), item_max=item_max)
     with pytest.raises(RequestRefused, match=r"^chunk_payload_too_large$"):
-        import_chunk(ledger, chunk(second, 1, 2))
+        import_chunk(ledger, chunk(second, 1, 2), item_max=item_max)
 
 
 def test_a_bad_part_can_be_sent_again(ledger: Ledger) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import requests
 from agents_ledger.importers.pipeline import rederive
 from agents_ledger.importers.requests import RequestRefused, import_sessions
 from agents_ledger.importers.sources.import_requests.records import ImportKey, in_camel
@@ -177,11 +176,11 @@ def test_a_key_stands_for_one_request(ledger: Ledger, change: dict[str, Any], co
     assert caught.value.code == str(caught.value) == code
 
 
-def test_a_key_stands_for_one_source(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_stands_for_one_source(ledger: Ledger, raw: Raw) -> None:
     import_sessions(ledger, request(item()))
-    monkeypatch.setattr(requests, "SOURCES", ("aix", "other"))
+    raw.execute("UPDATE session_import_requests SET source = 'other'")
     with pytest.raises(RequestRefused, match=r"^idempotency_key_source_mismatch$"):
-        import_sessions(ledger, {**request(item()), "source": "other"})
+        import_sessions(ledger, request(item()))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from claude_agent_sdk.testing import run_session_store_conformance
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import Importer, rederive
-from agents_ledger.integrations import claude
-from agents_ledger.integrations.claude import LedgerSessionStore
+from agents_ledger.integrations.claude import DerivationTiming, LedgerSessionStore
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.store.database import Database
@@ -112,8 +111,7 @@ class Counted(Watched):
 def test_an_append_costs_the_same_however_long_the_session_is(
     db: Database, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claude, "SMALL_BYTES", 2_000)
-    monkeypatch.setattr(claude, "QUIET_SECONDS", 600)
+    timing = DerivationTiming(small_bytes=2_000, quiet_seconds=600)
     derived: list[int] = []
     derive = Importer.derive_safely
 
@@ -125,7 +123,7 @@ def test_an_append_costs_the_same_however_long_the_session_is(
     watched, database = Counted.over(db)
     work: list[list[tuple[str, int]]] = []
     with Ledger(Core(database)) as ledger:
-        store = LedgerSessionStore(ledger)
+        store = LedgerSessionStore(ledger, timing=timing)
         for entry in a_talk(100, tmp_path):
             watched.ran = []
             before = len(derived)
@@ -142,14 +140,10 @@ def test_an_append_costs_the_same_however_long_the_session_is(
         assert ledger.audit() == ()
 
 
-def test_what_waits_is_derived_when_nothing_more_comes(
-    ledger: Ledger, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claude, "SMALL_BYTES", 0)
-    monkeypatch.setattr(claude, "QUIET_SECONDS", 0.1)
-    monkeypatch.setattr(claude, "PAUSE", 0)
+def test_what_waits_is_derived_when_nothing_more_comes(ledger: Ledger, tmp_path: Any) -> None:
+    timing = DerivationTiming(small_bytes=0, quiet_seconds=0.1, pause=0)
     entries = a_talk(20, tmp_path)
-    store = LedgerSessionStore(ledger)
+    store = LedgerSessionStore(ledger, timing=timing)
     label = f"claude-code:{SESSION}"
 
     asyncio.run(store.append(KEY, entries[:38]))  # type: ignore[arg-type]
@@ -159,12 +153,11 @@ def test_what_waits_is_derived_when_nothing_more_comes(
 
 
 def test_what_a_program_left_waiting_is_derived_by_the_next_import(
-    address: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    address: str, tmp_path: Any
 ) -> None:
-    monkeypatch.setattr(claude, "SMALL_BYTES", 0)
     entries = a_talk(20, tmp_path)
     with Ledger.open(address) as ledger:
-        store = LedgerSessionStore(ledger)
+        store = LedgerSessionStore(ledger, timing=DerivationTiming(small_bytes=0))
         asyncio.run(store.append(KEY, entries[:38]))  # type: ignore[arg-type]
         asyncio.run(store.append(KEY, entries[38:]))  # type: ignore[arg-type]
 

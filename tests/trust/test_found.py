@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger, NameTaken
+from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.sessions import names
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.sqlite import engine
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from agents_ledger.store.sqlite.log import LogKeeper, LogLimits
 
 
@@ -55,9 +57,9 @@ def test_a_checkpoint_that_fails_does_not_fail_the_commit_before_it(
     def broken(*_: object) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(engine, "LOG_LIMITS", LogLimits(due_bytes=0))
     monkeypatch.setattr(LogKeeper, "_checkpoint", broken)
-    with Ledger.open(str(tmp_path / "ledger.db")) as ledger:
+    database = SqliteDatabase(str(tmp_path / "ledger.db"), log_limits=LogLimits(due_bytes=0))
+    with Ledger(Core(database)) as ledger:
         first = ledger.record("main", "Hello", "Hi")
         second = ledger.record("main", "Still there?", "Yes")
 

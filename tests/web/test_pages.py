@@ -12,6 +12,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ViewportSize, expect
 
 from agents_ledger import Session
+from agents_ledger.asgi.limits import AuditLimits
+from agents_ledger.cli.servers.server import Serving
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths
 from tests.web.conftest import Running, Visitor, visits
@@ -197,11 +199,9 @@ def test_a_session_without_a_title_is_shown_by_its_first_prompt(
 
 
 def test_a_large_ledger_is_audited_in_the_background(
-    browser: Browser, own_server: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
+    browser: Browser, own_server: Callable[..., Running]
 ) -> None:
-    monkeypatch.setattr("agents_ledger.web.site.QUICK_TURNS", 0)
-    monkeypatch.setattr("agents_ledger.web.site.AUDIT_WAIT_S", 0)
-    running = own_server()
+    running = own_server(Serving(port=0, audits=AuditLimits(quick_turns=0, wait_s=0)))
     running.ledger.record("main", "q", "a")
     for new in visits(browser, running):
         page = new().open("/audit")

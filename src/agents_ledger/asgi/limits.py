@@ -1,4 +1,4 @@
-"""Limits per client: the rate of requests, and the time to send one."""
+"""Limits of a server: the rate of requests, the time to send one, the audits it starts."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ class ReadTimeouts(Struct, frozen=True, kw_only=True):
     header_s: float = 10.0  # from the connection, or the first byte of a later request
     body_idle_s: float = 15.0  # between two chunks of the body
     body_s: float = 300.0  # the whole body
+
+
+class AuditLimits(Struct, frozen=True, kw_only=True):
+    """The audit of the ledger that a request for its page starts."""
+
+    quick_turns: int = 200  # ledgers of this size are audited whenever the page is opened
+    wait_s: float = 1.0  # the request waits for it
 
 
 class ClientBuckets:

@@ -49,10 +49,12 @@ class Broker:
         engine: Engine | None = None,
         *,
         tools: Iterable[OfferedTool] = (),
+        poll_seconds: float = POLL_SECONDS,
     ) -> None:
         from agents_ledger.broker.engines.registry import choose
 
         self.ledger = ledger
+        self._poll_seconds = poll_seconds
         self.policy = policy or Policy()
         self.queue = AsyncQueue(ledger)
         self._offered = {offered.tool.name: offered for offered in tools}
@@ -226,7 +228,7 @@ class Broker:
                 if until_idle and not self._runs and not await self.queue.entries(limit=1):
                     return
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), POLL_SECONDS)
+                    await asyncio.wait_for(self._wake.wait(), self._poll_seconds)
         finally:
             self._serving = False
 
@@ -294,7 +296,7 @@ class Broker:
         if not any(entry.status == "waiting" for entry in await self.queue.entries(label)):
             return label in self._pending
         await self._recover()
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(self._poll_seconds)
         return True
 
     async def _recover(self) -> None:
@@ -310,7 +312,7 @@ class Broker:
     async def _monitor(self) -> None:
         """While turns run, stop those that other processes cancel or interrupt."""
         while self._runs:
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(self._poll_seconds)
             for request in await self.queue.urgent():
                 for run in self._runs:
                     if request.what == "stop" and run.claim.turn_id == request.id:
@@ -353,7 +355,7 @@ class Broker:
             return
         while True:
             try:
-                batch = [await asyncio.wait_for(events.get(), POLL_SECONDS)]
+                batch = [await asyncio.wait_for(events.get(), self._poll_seconds)]
             except TimeoutError:
                 if self._is_ours(entry.id):
                     continue

@@ -206,7 +206,7 @@ class Archiver:
             return False
         offset = 0
         try:
-            for data in files.chunks(path, opened, 0):
+            for data in files.chunks(path, opened, 0, self._limits.chunk_bytes):
                 if data != self._sources.read(known.id, offset, len(data)):
                     return False
                 offset += len(data)
@@ -227,7 +227,7 @@ class Archiver:
             last = opened.read(min(known.kept_bytes, TAIL_BYTES))
             return known.tail_hash == tail_hash(first, last)
         first, last, size = b"", b"", 0
-        for chunk in files.chunks(path, opened, 0):
+        for chunk in files.chunks(path, opened, 0, self._limits.chunk_bytes):
             data = chunk[: known.kept_bytes - size]
             first = first or data[:TAIL_BYTES]
             last = (last + data)[-TAIL_BYTES:]
@@ -250,7 +250,7 @@ class Archiver:
         if size:
             first = self._sources.read(archived.id, 0, TAIL_BYTES)
             last = self._sources.read(archived.id, max(0, size - TAIL_BYTES), TAIL_BYTES)
-        chunks = files.chunks(file.path, opened, size)
+        chunks = files.chunks(file.path, opened, size, self._limits.chunk_bytes)
         data = next(chunks, b"")
         # A fork begins with copies, which take little room when compressed against the original.
         if size == 0 and archived.kind == "lines":

@@ -72,7 +72,6 @@ ITEM_NAMES = {
 CHUNKS_MAX = 100_000
 TRIES = 10
 ITEM_MAX = 64 << 20  # bytes of an uncompressed item
-UPLOAD_MAX = ITEM_MAX * 4 // 3  # characters of all its chunks, in base64
 JSON_LIMITS = JsonLimits()  # of an uncompressed item
 READER = Requests()
 
@@ -382,8 +381,10 @@ def _groups(accepted: Iterable[AcceptedItem]) -> list[list[AcceptedItem]]:
 # -- uploads in chunks ------------------------------------------------------------------------
 
 
-def import_chunk(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Stage a chunk of an item; the last one imports it."""
+def import_chunk(
+    ledger: Ledger, request: Mapping[str, Any], *, item_max: int = ITEM_MAX
+) -> dict[str, Any]:
+    """Stage a chunk of an item; the last one imports it. Items have at most `item_max` bytes."""
     parsed, _ = _read_envelope(request)
     fields = in_camel(request, (*ENVELOPE, *CHUNK))
     upload_id = fields.get("uploadId")
@@ -395,6 +396,7 @@ def import_chunk(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any]:
         return _completed(chunk, upload_id, _repeated_upload(answer, parsed, chunk))
     staged = ledger.import_requests.chunks(parsed.source, upload_id)
     chunk = _check_chunk(chunk, staged, has_run="runId" in fields)
+    _check_upload(chunk, staged, item_max)
     ledger.import_requests.stage(parsed.source, upload_id, chunk)
     staged = ledger.import_requests.chunks(parsed.source, upload_id)
     if len(staged) < chunk.chunk_total:
@@ -406,7 +408,7 @@ def import_chunk(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any]:
             "received": len(staged),
             "total": chunk.chunk_total,
         }
-    item = _unpack_item(staged, fields.get("payloadSha256"))
+    item = _unpack_item(staged, fields.get("payloadSha256"), item_max)
     response = import_sessions(
         ledger,
         {
@@ -490,10 +492,14 @@ def _check_chunk(
             chunk = msgspec.structs.replace(chunk, run_id=other.run_id)
     if chunk.encoding != ENCODING:
         raise RequestRefused(f"chunk_encoding_unsupported:{chunk.encoding}")
-    rest = (other for other in staged if other.chunk_index != chunk.chunk_index)
-    if len(chunk.payload) + sum(len(other.payload) for other in rest) > UPLOAD_MAX:
-        raise RequestRefused("chunk_payload_too_large")
     return chunk
+
+
+def _check_upload(chunk: UploadChunk, staged: tuple[UploadChunk, ...], item_max: int) -> None:
+    rest = (other for other in staged if other.chunk_index != chunk.chunk_index)
+    size = len(chunk.payload) + sum(len(other.payload) for other in rest)
+    if size > item_max * 4 // 3:  # in base64
+        raise RequestRefused("chunk_payload_too_large")
 
 
 def _repeated_upload(
@@ -507,10 +513,10 @@ def _repeated_upload(
     return response
 
 
-def _unpack_item(staged: tuple[UploadChunk, ...], sha256: object) -> dict[str, Any]:
+def _unpack_item(staged: tuple[UploadChunk, ...], sha256: object, item_max: int) -> dict[str, Any]:
     if [chunk.chunk_index for chunk in staged] != list(range(staged[0].chunk_total)):
         raise RequestRefused("chunk_index_gap")
-    data = _unzipped(_from_base64([chunk.payload for chunk in staged]))
+    data = _unzipped(_from_base64([chunk.payload for chunk in staged]), item_max)
     if isinstance(sha256, str) and hashlib.sha256(data).hexdigest() != sha256.lower():
         raise RequestRefused("chunk_payload_sha256_mismatch")
     try:
@@ -537,16 +543,16 @@ def _from_base64(payloads: list[str]) -> bytes:
             raise RequestRefused("chunk_payload_decode_failed") from error
 
 
-def _unzipped(data: bytes) -> bytes:
-    """The content of all gzip members; refused beyond ITEM_MAX."""
+def _unzipped(data: bytes, item_max: int) -> bytes:
+    """The content of all gzip members; refused beyond `item_max`."""
     content, rest = b"", data
     while rest:
         member = zlib.decompressobj(wbits=31)
         try:
-            content += member.decompress(rest, ITEM_MAX + 1 - len(content))
+            content += member.decompress(rest, item_max + 1 - len(content))
         except zlib.error as error:
             raise RequestRefused("chunk_payload_decode_failed") from error
-        if len(content) > ITEM_MAX:
+        if len(content) > item_max:
             raise RequestRefused("chunk_payload_too_large")
         if not member.eof:
             raise RequestRefused("chunk_payload_decode_failed")

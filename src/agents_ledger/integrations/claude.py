@@ -26,6 +26,7 @@ from claude_agent_sdk.types import (
     SessionStoreListEntry,
     SessionSummaryEntry,
 )
+from msgspec import Struct
 
 from agents_ledger.importers.pipeline import Importer
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
@@ -40,13 +41,15 @@ ROOT = "claude-agent-sdk:"
 READER = ClaudeCode()
 TRIES = 20
 SUFFIX = ".jsonl"
-# When a session is derived: a derivation reads all of it. Up to SMALL_BYTES with every append; a
-# larger one when it has grown by an eighth, or after a pause of QUIET_SECONDS, but of at least 20
-# times what the last derivation took.
-SMALL_BYTES = 256 << 10
-GROWN_PART = 8
-QUIET_SECONDS = 1.0
-PAUSE = 20
+
+
+class DerivationTiming(Struct, frozen=True, kw_only=True):
+    """When a session is derived: a derivation reads all of it."""
+
+    small_bytes: int = 256 << 10  # sessions up to this size with every append,
+    grown_part: int = 8  # larger ones when they have grown by an eighth,
+    quiet_seconds: float = 1.0  # or after a pause of this length,
+    pause: int = 20  # and of at least 20 times what the last derivation took
 
 
 class _TranscriptState:
@@ -68,26 +71,29 @@ class _TranscriptState:
 class _DerivationState:
     """How much of a session with its subagents is derived, and how long that took."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, timing: DerivationTiming) -> None:
         self.size = size
+        self._timing = timing
         self.waiting = 0  # archived bytes that are not derived yet
         self.seconds = 0.0
         self.appended_at = 0.0
 
     def is_due(self) -> bool:
-        return self.size <= SMALL_BYTES or self.waiting * GROWN_PART >= self.size
+        timing = self._timing
+        return self.size <= timing.small_bytes or self.waiting * timing.grown_part >= self.size
 
     def quiet_in(self) -> float:
         """Seconds until the pause is long enough."""
-        pause = max(QUIET_SECONDS, self.seconds * PAUSE)
+        pause = max(self._timing.quiet_seconds, self.seconds * self._timing.pause)
         return self.appended_at + pause - time.monotonic()
 
 
 class LedgerSessionStore(SessionStore):
     """`ClaudeAgentOptions(session_store=LedgerSessionStore(ledger))`."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, timing: DerivationTiming | None = None) -> None:
         self._ledger = ledger
+        self._timing = timing or DerivationTiming()
         self._guard = threading.Lock()
         self._seen: dict[str, _TranscriptState] = {}
         self._families: dict[str, _DerivationState] = {}
@@ -160,9 +166,8 @@ class LedgerSessionStore(SessionStore):
         state = self._families.get(family)
         if state is None:
             files = self._sources.files_of_family(family)
-            state = self._families[family] = _DerivationState(
-                sum(file.kept_bytes for file in files) - new_bytes
-            )
+            size = sum(file.kept_bytes for file in files) - new_bytes
+            state = self._families[family] = _DerivationState(size, self._timing)
         state.size += new_bytes
         state.waiting += new_bytes
         state.appended_at = time.monotonic()

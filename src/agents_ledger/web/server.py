@@ -23,6 +23,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.serialization import decode_json
 from litestar.types import ASGIApp, ControllerRouterHandler
 
+from agents_ledger.asgi.limits import AuditLimits
 from agents_ledger.broker.broker import Broker
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.text.json_limits import JsonLimits, check_json
@@ -110,8 +111,9 @@ def make(
     *,
     with_broker: bool = False,
     json_limits: JsonLimits = JSON_LIMITS,
+    audits: AuditLimits | None = None,
 ) -> ASGIApp:
-    site = Site(ledger)
+    site = Site(ledger, audits)
 
     @asynccontextmanager
     async def broker(_: Litestar) -> AsyncIterator[None]:

@@ -14,6 +14,7 @@ from litestar import Response
 from litestar.di import NamedDependency
 from markupsafe import Markup, escape
 
+from agents_ledger.asgi.limits import AuditLimits
 from agents_ledger.broker.broker import Broker
 from agents_ledger.bus.bus import AgentBus
 from agents_ledger.importers.discovery import FileSelection, find, this_home
@@ -46,9 +47,6 @@ THEMES = ("light", "dark")
 DAY_MS = 86_400_000
 YEAR_DAYS = 380
 TREES_MAX = 32  # cached
-AUDIT_WAIT_S = 1.0
-# Ledgers of this size are audited whenever the page is opened.
-QUICK_TURNS = 200
 RAW_BYTES = 64 * 1024
 
 
@@ -72,8 +70,9 @@ class RawRecord(NamedTuple):
 
 
 class Site:
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, audits: AuditLimits | None = None) -> None:
         self.ledger = ledger
+        self._audits = audits or AuditLimits()
         self.pages = ledger.pages
         self.broker: Broker | None = None
         self._audited: AuditReport | None = None
@@ -220,9 +219,9 @@ class Site:
     def audit_report(self, *, run: bool) -> AuditReport | None:
         """The latest report. With `run`, or if the ledger is small, an audit starts in the
         background, and the request waits briefly for it."""
-        if run or self.pages.has_few_turns(QUICK_TURNS):
+        if run or self.pages.has_few_turns(self._audits.quick_turns):
             self._auditing = self.background.start("audit", self._audit)
-            self._auditing.join(AUDIT_WAIT_S)
+            self._auditing.join(self._audits.wait_s)
         return self._audited
 
     @property

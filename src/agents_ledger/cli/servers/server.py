@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from agents_ledger.asgi.limits import ReadTimeouts
+from agents_ledger.asgi.limits import AuditLimits, ReadTimeouts
 from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model import settings
@@ -41,6 +41,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     insecure: bool = False  # allow other machines without encryption
     logins: LoginLimits = LoginLimits()
     timeouts: ReadTimeouts = ReadTimeouts()
+    audits: AuditLimits = AuditLimits()
 
 
 class Server:
@@ -89,7 +90,13 @@ class Server:
 
         door = TokenDoor(self.secret, self._ledger.tokens, self._logins)
         config = uvicorn.Config(
-            make(self._ledger, door, self._policy(), with_broker=self._has_engine()),
+            make(
+                self._ledger,
+                door,
+                self._policy(),
+                with_broker=self._has_engine(),
+                audits=self._serving.audits,
+            ),
             http=protocol_with(self._serving.timeouts),
             log_level="warning",
             # Its lines would contain the token of the address.

@@ -74,8 +74,9 @@ def _encoded(text: str) -> bytes:
 class _Utf16File:
     """A file in UTF-16, and where its pieces begin, as archived and as UTF-8."""
 
-    def __init__(self, encoding: str, mark: int) -> None:
+    def __init__(self, encoding: str, mark: int, piece_bytes: int) -> None:
         self.encoding = encoding
+        self._piece_bytes = piece_bytes
         self.mark = mark
         self.archived_starts = array("q", [mark])
         self.utf8_starts = array("q", [0])
@@ -87,8 +88,8 @@ class _Utf16File:
         decoder = codecs.getincrementaldecoder(self.encoding)("replace")
         seen, skipped = 0, self.mark
         for block in blocks:
-            for at in range(0, len(block), PIECE):
-                piece = block[at : at + PIECE]
+            for at in range(0, len(block), self._piece_bytes):
+                piece = block[at : at + self._piece_bytes]
                 seen += len(piece)
                 data = _encoded(decoder.decode(piece[skipped:]))
                 skipped = 0
@@ -106,9 +107,12 @@ class _Utf16File:
 class Utf8:
     """The bytes of archived files, those in UTF-16 as UTF-8."""
 
-    def __init__(self, archived: Bytes, report_utf16: Callable[[int], None]) -> None:
+    def __init__(
+        self, archived: Bytes, report_utf16: Callable[[int], None], piece_bytes: int = PIECE
+    ) -> None:
         """`report_utf16` is called once with the id of each file in UTF-16."""
         self._archived = archived
+        self._piece_bytes = piece_bytes
         self._report_utf16 = report_utf16
         self._files: dict[int, _Utf16File | None] = {}
 
@@ -156,7 +160,9 @@ class Utf8:
     def _wide(self, file_id: int, first: bytes) -> _Utf16File | None:
         if file_id not in self._files:
             encoding = encoding_of(first)
-            self._files[file_id] = None if encoding is None else _Utf16File(encoding, _mark(first))
+            self._files[file_id] = (
+                None if encoding is None else _Utf16File(encoding, _mark(first), self._piece_bytes)
+            )
             if encoding is not None:
                 self._report_utf16(file_id)
         return self._files[file_id]

@@ -16,13 +16,13 @@ from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from agents_ledger.importers.parsing.encodings import BOM, as_utf8, encoding_of
+from agents_ledger.importers.port.limits import LIMITS
 from agents_ledger.ledger.projection.source_records import is_own_file
 from agents_ledger.model.errors import LedgerError, Refused
 
 if TYPE_CHECKING:
     from zipfile import ZipInfo
 
-CHUNK_BYTES = 8 << 20
 PIECE_BYTES = 16 << 10  # unpacked at once: as much is lost before damage
 CHECKED_BYTES = 1 << 20  # unpacked at once to measure the size
 HEAD_BYTES = 64 << 10
@@ -112,22 +112,24 @@ def _directory(path: Path, _: tuple[int, ...]) -> dict[str, ZipInfo]:
     return {name: info for name, info in zip(names, entries, strict=True) if name != "."}
 
 
-def chunks(path: Path, file: BinaryIO, start: int) -> Iterator[bytes]:
+def chunks(
+    path: Path, file: BinaryIO, start: int, chunk_bytes: int = LIMITS.chunk_bytes
+) -> Iterator[bytes]:
     """The content from an offset on, unpacked if the file is packed."""
     if not is_packed(path):
         file.seek(start)
         left = os.fstat(file.fileno()).st_size - start  # avoids a buffer larger than the file
-        while data := file.read(min(CHUNK_BYTES, max(HEAD_BYTES, left + 1))):
+        while data := file.read(min(chunk_bytes, max(HEAD_BYTES, left + 1))):
             left -= len(data)
             yield data
         return
-    for data in _unpacked(path, file):
+    for data in _unpacked(path, file, chunk_bytes):
         if len(data) > start:
             yield data[start:]
         start = max(0, start - len(data))
 
 
-def _unpacked(path: Path, file: BinaryIO, at_once: int = CHUNK_BYTES) -> Iterator[bytes]:
+def _unpacked(path: Path, file: BinaryIO, at_once: int) -> Iterator[bytes]:
     """Everything that can be unpacked; then Refused if the rest is damaged."""
     damage = ""
     with ExitStack() as opened:
@@ -222,7 +224,7 @@ def head_of(path: Path, file: BinaryIO, size: int = HEAD_BYTES) -> bytes:
     """The first bytes of an open file. UTF-16 is converted to UTF-8; a BOM is removed."""
     first = _first(path, file, size + len(BOM))
     if encoding_of(first) is not None:  # two bytes for most characters
-        first = _first(path, file, max(size, min(2 * size, CHUNK_BYTES)) + len(BOM))
+        first = _first(path, file, max(size, min(2 * size, LIMITS.chunk_bytes)) + len(BOM))
     return as_utf8(first)[:size]
 
 

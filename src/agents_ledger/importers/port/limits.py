@@ -21,6 +21,8 @@ class ImportLimits(Struct, frozen=True, kw_only=True):
     part_bytes: int = 4 << 20
     batch_bytes: int = 4 << 20  # files archived in one commit, before compression
     batch_files: int = 200
+    chunk_bytes: int = 8 << 20  # of a file, read at once
+    read_bytes: int = 4 << 20  # of the events of a database, read in the order they were kept
     held_turn_bytes: int = 8 << 20  # a turn with longer records reads them again
     # Of a turn that is built; each takes up to four bytes. One turn of 400 MB took 893 MB when it
     # was held whole (docs/decisions/0021).

@@ -44,7 +44,6 @@ SESSION_COLUMNS = {
 ZSTANDARD = b"\x28\xb5\x2f\xfd"  # no JSON begins so
 LINE_NUMBER_MAX = (1 << 32) - 1
 HEADER_MAX = 64 << 10  # characters
-BATCH_MAX = 4 << 20  # bytes
 
 
 def unpacked(data: bytes) -> bytes:
@@ -72,12 +71,9 @@ class DatabaseEvents:
     """The events of a database by session. Their text is in the kept rows as it would be in a file,
     so each is a line."""
 
-    def __init__(
-        self, material: Material, file: SourceFile, *, batch_max: int | None = None
-    ) -> None:
+    def __init__(self, material: Material, file: SourceFile) -> None:
         self._material = material
         self._file = file
-        self._batch_max = batch_max or BATCH_MAX
         self._offsets = RecordOffsets(material)
         self._sequence = array("q")
         self._sessions: dict[str, array[int]] = {}  # events in the order they were kept
@@ -129,7 +125,7 @@ class DatabaseEvents:
         size = 0
         for session_id, events in self._sessions.items():
             own = sum(map(self._offsets.length, events))
-            if batch and size + own > self._batch_max:
+            if batch and size + own > self._material.limits.read_bytes:
                 yield batch
                 batch, size = [], 0
             batch.append(session_id)
