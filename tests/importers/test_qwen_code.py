@@ -21,18 +21,20 @@ def record(name: str, parent: str | None, type_: str, *parts: Any, **more: Any) 
     return {
         "uuid": uuid(name), "parentUuid": uuid(parent) if parent else None,
         "sessionId": SESSION, "type": type_, **more,
-        "timestamp": "2026-08-16T00:00:00.000Z", "cwd": "/work/app", "message": {"parts": parts},
+        "timestamp": "2026-08-16T00:00:00.000Z", "cwd": "/home/dev/app", "message": {"parts": parts},
     }  # fmt: skip
 
 
 def log(folder: Path, *records: dict[str, Any], name: str = SESSION, below: str = "chats") -> Path:
-    path = folder / "projects" / "-work-app" / below / f"{name}.jsonl"
+    path = folder / "projects" / "-home-dev-app" / below / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 
 
-CALL = {"functionCall": {"id": "c1", "name": "read_file", "args": {"file_path": "/work/app/a.py"}}}
+CALL = {
+    "functionCall": {"id": "c1", "name": "read_file", "args": {"file_path": "/home/dev/app/a.py"}}
+}
 RESULT = {"functionResponse": {"id": "c1", "response": {"output": "x = 1"}}}
 USAGE = {"promptTokenCount": 100, "cachedContentTokenCount": 60, "candidatesTokenCount": 9}
 TALK = (
