@@ -55,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory() or tempfile.gettempdir())
     config.addinivalue_line("markers", "unsound: the test breaks a rule of the audit on purpose")
     config.addinivalue_line("markers", "exhaustive: the test is run by `make soak` only")
+    config.addinivalue_line("markers", "finding(name): the test fails if the finding comes back")
 
 
 def pytest_collection_finish() -> None:

@@ -84,7 +84,10 @@ def call(name: str, options: Options, *, timeout: float = 600) -> Outcome:
         return Outcome(findings=[f"{name} did not end within {timeout} s"])
     if ran.returncode:
         return Outcome(findings=[f"{name} ended with {ran.returncode}: {ran.stderr[-4000:]}"])
-    return msgspec.json.decode(ran.stdout.splitlines()[-1], type=Outcome)
+    outcome = msgspec.json.decode(ran.stdout.splitlines()[-1], type=Outcome)
+    if outcome.findings and ran.stderr:
+        outcome.findings.append(ran.stderr[-4000:])
+    return outcome
 
 
 def python(name: str, *arguments: object) -> None:

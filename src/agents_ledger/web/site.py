@@ -216,17 +216,16 @@ class Site:
                 self._rows.pop(next(iter(self._rows)))
         return rows
 
-    def audit_report(self, *, run: bool) -> AuditReport | None:
-        """The latest report. With `run`, or if the ledger is small, an audit starts in the
-        background, and the request waits briefly for it."""
+    def audit_report(self, *, run: bool) -> tuple[AuditReport | None, bool]:
+        """The latest report, and whether an audit is still running. With `run`, or if the ledger is
+        small, an audit starts in the background, and the request waits briefly for it."""
         if run or self.pages.has_few_turns(self._audits.quick_turns):
             self._auditing = self.background.start("audit", self._audit)
             self._auditing.join(self._audits.wait_s)
-        return self._audited
-
-    @property
-    def auditing(self) -> bool:
-        return self._auditing is not None and self._auditing.is_alive()
+        # Read before the report: an audit that ends in between is shown as running, and the page
+        # loads again; the other way round it would show neither a report nor a running audit.
+        running = self._auditing is not None and self._auditing.is_alive()
+        return self._audited, running
 
     def _audit(self) -> AuditReport:
         started, counts = now_ms(), self.pages.counts()

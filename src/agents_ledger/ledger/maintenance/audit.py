@@ -98,12 +98,14 @@ def _rule_unchecked(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]
 
 
 def _prompt_changed(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
+    """Every system prompt is stored under its own hash."""
     for stored, content in tx.run("system_prompts"):
         if hash_prompt(content) != stored:
             yield stored, "content differs"
 
 
 def _guard_missing(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
+    """Every view and guard exists."""
     for kind, name in sorted(migrations.expected(engine) - migrations.made(tx, engine)):
         yield name, kind
 
@@ -134,6 +136,7 @@ def _words_wrong(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
         yield turn_id, "other words"
 
 
+# Their docstrings are the meanings that people read.
 _OTHERS: dict[str, Check] = {
     "engine_check": _engine_check,
     UNCHECKED: _rule_unchecked,

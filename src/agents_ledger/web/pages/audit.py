@@ -15,14 +15,14 @@ FAILED_MAX = 50
 @get("/audit", sync_to_thread=True)
 def audit_page(request: WebRequest, site: ThisSite, run: FromQuery[bool] = False) -> Response[str]:
     """What breaks a rule. A large ledger is checked only with `run`."""
-    report = site.audit_report(run=run)
+    report, running = site.audit_report(run=run)
     return site.page(
         "audit.html",
         request,
         title="Audit",
         report=report,
         meanings=audit.meanings(),
-        running=site.auditing,
+        running=running,
         permissions=report.permissions if report is not None else None,
         failed=site.pages.failed_turns(limit=FAILED_MAX),
     )
