@@ -312,6 +312,16 @@ class AsyncLiveTurn(AsyncBegins):
         """
         return AsyncLiveCall(self, self.state.call(tool_name, params, id, tool_number))
 
+    async def add(self, *steps: Message | ToolCall) -> None:
+        """Commit messages and tool calls at once, all of them or none.
+
+        A call that the turn has already is its outcome.
+        """
+        filled = self.state.steps(steps)
+        with self.state.committing(*filled.messages, *filled.calls):
+            await self._ledger._write(self.state.add(filled))
+        self.state.added(filled)
+
     async def stream(self, text: str) -> None:
         """Commit a piece of the answer, visible to others in `partial_text`."""
         with self.state.committing(text):
@@ -322,18 +332,20 @@ class AsyncLiveTurn(AsyncBegins):
         self,
         response: Answer = None,
         *,
+        steps: Sequence[Message | ToolCall] = (),
         usage: Usage | None = None,
         model: str | None = None,
         provider: str | None = None,
         permissions_used: Any = None,
     ) -> None:
-        """Seal the turn and move its session's head to it.
+        """Seal the turn, after its last `steps`, and move its session's head to it.
 
         Without a response, the streamed text is the response. HeadMoved: the session's head moved
         meanwhile; the turn is stored, but the head does not point to it.
         """
         work = self.state.respond(
             response,
+            steps=self.state.steps(steps),
             usage=usage or Usage(),
             model=model,
             provider=provider,
