@@ -111,6 +111,7 @@ WHOLE = {
     "indexed_turns",
     "search_scope",  # narrows to the sessions of an origin, or a persona
     "session_count",
+    "unfinished_turn",  # live turns: as many as are being written
     "unindexed",
     "vectors",  # an exact scan
     "vector_count",  # up to so many

@@ -17,7 +17,7 @@ from msgspec.structs import asdict, replace
 
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
-from agents_ledger.ledger.turns import recording, threads
+from agents_ledger.ledger.turns import recording, threads, unfinished
 from agents_ledger.ledger.turns.recording import PreparedTurn
 from agents_ledger.model.errors import Conflict, HeadMoved, OutcomeUnknown, Refused
 from agents_ledger.model.ids import now_ms
@@ -553,9 +553,11 @@ def fail_all(tx: Transaction, writer_id: str, seen_at: int) -> list[str]:
     # Looked at again under a lock of its row: a writer that renews its lease now keeps its turns.
     if not tx.run("writer_unseen_since", id=writer_id, seen_at=seen_at):
         return []
-    failed = [row[0] for row in tx.run("writer_turns", writer_id=writer_id)]
-    for turn_id in failed:
+    failed = []
+    for turn_id, label in tx.run("writer_turns", writer_id=writer_id):
         seal(tx, LiveKey(turn_id, writer_id), Sealing("failed", WRITER_DIED))
+        unfinished.remember(tx, label, turn_id)
+        failed.append(turn_id)
     tx.run("settle_claims", writer_id=writer_id)
     if tx.run("writer_left", writer_id=writer_id)[0][0]:
         from agents_ledger.ledger import tasks  # only ledgers with tasks need it
