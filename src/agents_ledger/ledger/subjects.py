@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from agents_ledger.ledger.reading import ReadVerbs
 from agents_ledger.ledger.reports import transcripts
 from agents_ledger.ledger.reports.transcripts import TranscriptPage
-from agents_ledger.ledger.turns import grafting, unfinished
+from agents_ledger.ledger.turns import grafting, threads, unfinished
 from agents_ledger.ledger.turns.grafting import GraftedTurn, SessionCheck
 from agents_ledger.model.reports.routing import Reason
 from agents_ledger.model.sessions import Session
@@ -115,6 +115,10 @@ class Subjects(ReadVerbs):
     def forget_unfinished(self, session: str) -> None:
         """Forget a turn whose writer died. It stays as a failed branch."""
         self._write(lambda tx: unfinished.forget(tx, session))
+
+    def turn_of_message(self, message_id: str) -> Turn:
+        """The turn of a message."""
+        return self._read(lambda tx: threads.of_message(tx, message_id))
 
     def graft(
         self,

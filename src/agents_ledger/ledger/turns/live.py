@@ -280,7 +280,7 @@ def add_message(
     """Commit a message; a streamed one replaces the partial text."""
     _session_of(tx, live)
     # Only a step whose commit had an unknown outcome is looked for; others save the statement.
-    if again and tx.run("message_known", id=message.id):
+    if again and tx.run("message_turn", id=message.id):
         return
     if streamed:
         tx.run("delete_partials", turn_id=live.turn_id)
@@ -306,7 +306,7 @@ def _write_steps(tx: Transaction, live: LiveKey, steps: Steps) -> None:
 def _is_stored(tx: Transaction, steps: Steps) -> bool:
     """Whether an earlier attempt was committed: all of its steps were, or none."""
     if steps.messages:
-        return bool(tx.run("message_known", id=steps.messages[0].id))
+        return bool(tx.run("message_turn", id=steps.messages[0].id))
     call = steps.calls[0]
     return bool(tx.run("call_outcome", turn_id=call.turn_id, id=call.id))
 

@@ -102,8 +102,8 @@ WHERE turn_id = :turn_id AND id = :id AND status IN ('pending', 'running');
 SELECT status, result_json, error, spawned_session_label FROM tool_calls
 WHERE turn_id = :turn_id AND id = :id;
 
--- message_known --
-SELECT 1 FROM messages WHERE id = :id;
+-- message_turn --
+SELECT turn_id FROM messages WHERE id = :id;
 
 -- was_head --
 -- Whether a session ever stood on a turn.
