@@ -45,13 +45,22 @@ class Session(Struct, frozen=True):
 
 
 class Move(Struct, frozen=True):
-    """One line of a session's history: its head came to point here."""
+    """One line of a session's history: its head came to point here.
 
-    id: int
+    A computed line was never recorded: it is a turn that an import brought, at the time it ended.
+    """
+
+    id: int  # of a computed line: that of the import
     session_label: str
     thread_id: str | None
     changed_at: int
     reason: MoveReason
+    computed: bool = False
+
+    @property
+    def cursor(self) -> str:
+        """Where the next page of the history begins, if this is the last line of one."""
+        return f"{self.id}:{self.thread_id if self.computed else ''}"
 
 
 class Alias(Struct, frozen=True):
