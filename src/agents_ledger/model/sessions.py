@@ -15,6 +15,7 @@ AliasReason = Literal["identity_promotion", "identity_merge", "import_reconcilia
 CheckMode = Literal["quick", "full"]
 MoveReason = Literal["record", "fork", "move", "rollback", "undo", "clear", "import"]
 DEFAULT_PERSONA = "main"
+NATIVE = "native"  # the origin of sessions that were not imported
 
 
 class Session(Struct, frozen=True):
@@ -32,7 +33,7 @@ class Session(Struct, frozen=True):
     task_description: str | None = None
     task_status: TaskStatus | None = None
     routing_key: str | None = None
-    origin: str | None = None
+    origin: str = NATIVE
     origin_session_id: str | None = None
     created_at: int = 0
     updated_at: int = 0

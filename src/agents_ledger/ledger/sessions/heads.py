@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import Conflict, HeadMoved, NameTaken, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
-from agents_ledger.model.sessions import DEFAULT_PERSONA, MoveReason, Session, SessionStatus
+from agents_ledger.model.sessions import DEFAULT_PERSONA, NATIVE, MoveReason, Session, SessionStatus
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_session
 
@@ -88,7 +88,7 @@ def _create(tx: Transaction, session: Session, reason: MoveReason = "record") ->
     values: dict[str, object] = {
         name: getattr(session, name) for name in Session.__struct_fields__[:14]
     }
-    values["is_subagent"] = int(session.is_subagent)
+    values |= {"is_subagent": int(session.is_subagent), "origin": session.origin or NATIVE}
     if not tx.change("insert_session", **values, created_at=now):
         raise NameTaken(f"there is a session {session.label!r} already")
     named = tx.change(
@@ -355,6 +355,7 @@ def update(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
     _check_texts(changes)
     session = get(tx, key)
     values = {name: changes.get(name, getattr(session, name)) for name in CHANGEABLE}
+    values["origin"] = values["origin"] or NATIVE
     tx.run("update_session", label=session.label, **values)
     return get(tx, session.label, exact=True)
 

@@ -263,7 +263,7 @@ FROM sessions s
 JOIN session_history h ON h.id = (
     SELECT max(x.id) FROM session_history x WHERE x.session_label = s.label
 )
-WHERE s.updated_at < h.changed_at OR (s.origin IS NULL AND s.updated_at > h.changed_at);
+WHERE s.updated_at < h.changed_at OR (COALESCE(s.origin, 'native') = 'native' AND s.updated_at > h.changed_at);
 
 -- audit_history_dangling --
 -- Every line of the history names a session and a thread that exist.

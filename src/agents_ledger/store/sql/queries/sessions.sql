@@ -60,7 +60,7 @@ SELECT <session_columns>
 FROM sessions s LEFT JOIN annotations a ON a.session_label = s.label
 WHERE (CAST(:status AS TEXT) IS NULL OR s.status = :status)
 AND (CAST(:persona_id AS TEXT) IS NULL OR s.persona_id = :persona_id)
-AND (CAST(:origin AS TEXT) IS NULL OR s.origin = :origin)
+AND (CAST(:origin AS TEXT) IS NULL OR COALESCE(s.origin, 'native') = :origin)
 AND (CAST(:parent AS TEXT) IS NULL OR s.parent_session_label = :parent)
 AND (s.updated_at < :before_at OR (s.updated_at = :before_at AND s.label > :after_label))
 ORDER BY s.updated_at DESC, s.label
