@@ -57,7 +57,7 @@ def test_a_ledger_of_the_version_before_is_brought_up_to_date(
         assert ledger.audit() == ()
     with Raw(address) as raw:
         after = raw.dump()
-        origins = dict(raw.execute("SELECT label, origin FROM sessions"))
+        origins = {row[0]: row[1] for row in raw.execute("SELECT label, origin FROM sessions")}
     del before["schema_migrations"], after["schema_migrations"]
     assert after == before
     assert origins == {
