@@ -120,6 +120,7 @@ WHOLE = {
     "forget_words",
     "forget_all_docs",
     "turn_is_named",  # of a turn to be taken away, which is rare
+    "name_tasks_of_messages",  # of a copy
     "tree_nodes",  # marks what sessions and compactions point to
 }
 
