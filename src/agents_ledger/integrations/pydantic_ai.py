@@ -10,32 +10,34 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pydantic import TypeAdapter
-from pydantic_ai.conversation_store import (
-    ConversationConflict,
-    ConversationEntry,
-    ConversationRecord,
-    ConversationStore,
-)
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelMessagesTypeAdapter,
-    ModelRequest,
-    ModelResponse,
-    RetryPromptPart,
-    SystemPromptPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
-
 from agents_ledger.integrations.threads import in_thread
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.turns.grafting import GraftedTurn
 from agents_ledger.model.errors import NotFound
+from agents_ledger.model.extras import needed
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, ToolCall, Turn, Usage, to_json
+
+with needed("engine", "agents_ledger.integrations.pydantic_ai"):
+    from pydantic import TypeAdapter
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+    from pydantic_ai.messages import (
+        ModelMessage,
+        ModelMessagesTypeAdapter,
+        ModelRequest,
+        ModelResponse,
+        RetryPromptPart,
+        SystemPromptPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
 
 ORIGIN = "pydantic-ai"
 PAGE = 200
