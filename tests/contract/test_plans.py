@@ -98,6 +98,7 @@ WHOLE = {
     "head_segments",
     "live_progress",
     "live_turns",
+    "rename_live_turns",  # those being written now are few
     "migrations_applied",
     "other_writers",
     "session_heads",

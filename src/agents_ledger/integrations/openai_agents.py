@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
-from agents import RunHooks
-from agents.models import get_default_model
 from msgspec.structs import replace
 
 from agents_ledger.integrations.threads import in_thread
@@ -32,9 +30,14 @@ from agents_ledger.ledger.reports.transcripts import (
 )
 from agents_ledger.ledger.turns.grafting import GraftedTurn
 from agents_ledger.model.errors import HeadMoved, NotFound
+from agents_ledger.model.extras import needed
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, MessageRole, ToolCall, Turn, Usage, to_json
+
+with needed("openai-agents", "agents_ledger.integrations.openai_agents"):
+    from agents import RunHooks
+    from agents.models import get_default_model
 
 if TYPE_CHECKING:
     from agents import Agent, ModelResponse, RunContextWrapper

@@ -13,33 +13,36 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
-from pydantic import TypeAdapter
-from pydantic_ai.conversation_store import (
-    ConversationConflict,
-    ConversationEntry,
-    ConversationRecord,
-    ConversationStore,
-)
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelMessagesTypeAdapter,
-    ModelRequest,
-    ModelResponse,
-    RetryPromptPart,
-    SystemPromptPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
 
 from agents_ledger.integrations.threads import in_thread
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.turns.grafting import GraftedTurn
 from agents_ledger.model.errors import NotFound
+from agents_ledger.model.extras import needed
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, MessageRole, ToolCall, Turn, Usage, to_json
+
+with needed("engine", "agents_ledger.integrations.pydantic_ai"):
+    from pydantic import TypeAdapter
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+    from pydantic_ai.messages import (
+        ModelMessage,
+        ModelMessagesTypeAdapter,
+        ModelRequest,
+        ModelResponse,
+        RetryPromptPart,
+        SystemPromptPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
 
 ORIGIN = "pydantic-ai"
 PAGE = 200

@@ -224,6 +224,14 @@ class Ledger(Subjects):
         """Add another key that leads to a session."""
         return self._write(lambda tx: names.add(tx, alias, key, reason=reason))
 
+    def remove_alias(self, alias: str) -> Alias:
+        """Remove an alias. Refused for labels, and for names that the next import would add."""
+        return self._write(lambda tx: names.remove(tx, alias))
+
+    def rename(self, key: str, label: str) -> Session:
+        """Give a session another label. The former label becomes an alias, so links still work."""
+        return self._write(lambda tx: names.rename(tx, key, label))
+
     def promote(self, channel: str, entity: str) -> Session:
         """Make a channel's key and an entity's lead to one session."""
         return self._write(lambda tx: names.promote(tx, channel, entity))
@@ -231,6 +239,13 @@ class Ledger(Subjects):
     def merge(self, first: str, second: str, *, reason: AliasReason = "identity_merge") -> Session:
         """Merge two sessions into the one with the longer history. No turn is lost."""
         return self._write(lambda tx: names.merge(tx, first, second, reason=reason))
+
+    def unmerge(self, label: str) -> Session:
+        """Reverse a merge: the session of this label and its aliases are its own again.
+
+        What was recorded through them after the merge stays with the other session.
+        """
+        return self._write(lambda tx: names.unmerge(tx, label))
 
 
 class Batch:

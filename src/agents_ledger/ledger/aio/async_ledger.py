@@ -225,6 +225,14 @@ class AsyncLedger(AsyncReadVerbs):
         """Add another key that leads to a session."""
         return await self._write(lambda tx: names.add(tx, alias, key, reason=reason))
 
+    async def remove_alias(self, alias: str) -> Alias:
+        """Remove an alias. Refused for labels, and for names that the next import would add."""
+        return await self._write(lambda tx: names.remove(tx, alias))
+
+    async def rename(self, key: str, label: str) -> Session:
+        """Give a session another label. The former label becomes an alias, so links still work."""
+        return await self._write(lambda tx: names.rename(tx, key, label))
+
     async def promote(self, channel: str, entity: str) -> Session:
         """Make a channel's key and an entity's lead to one session."""
         return await self._write(lambda tx: names.promote(tx, channel, entity))
@@ -234,6 +242,13 @@ class AsyncLedger(AsyncReadVerbs):
     ) -> Session:
         """Merge two sessions into the one with the longer history. No turn is lost."""
         return await self._write(lambda tx: names.merge(tx, first, second, reason=reason))
+
+    async def unmerge(self, label: str) -> Session:
+        """Reverse a merge: the session of this label and its aliases are its own again.
+
+        What was recorded through them after the merge stays with the other session.
+        """
+        return await self._write(lambda tx: names.unmerge(tx, label))
 
 
 class AsyncBatch:
