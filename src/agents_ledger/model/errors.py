@@ -6,7 +6,8 @@ LedgerError
 │   ├── HeadMoved        another turn was recorded on the session first
 │   └── NameTaken        a session, alias or turn of that name exists
 ├── Refused              the request contradicts the ledger's rules
-│   └── Ambiguous        the prefix matches several turns or sessions
+│   ├── Ambiguous        the prefix matches several turns or sessions
+│   └── RequestRefused   a `sessions.import` request as a whole is invalid
 ├── EngineError          the model could not be run; `kind` says why
 └── StoreUnavailable     the database could not be used
     ├── Locked           another process held it too long
@@ -92,6 +93,17 @@ class Ambiguous(Refused):
     """The prefix matches several turns or sessions."""
 
     hint = "Give a longer prefix."
+
+
+class RequestRefused(Refused):
+    """A `sessions.import` request as a whole is invalid. The message is its code."""
+
+    hint = "Compare the request with docs/sources/request.md."
+
+    @property
+    def code(self) -> str:
+        """One of the codes in docs/sources/request.md."""
+        return str(self)
 
 
 class EngineError(LedgerError):
