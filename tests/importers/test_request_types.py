@@ -193,19 +193,19 @@ def test_the_schema_allows_what_is_imported_and_refuses_what_is_not(ledger: Ledg
 @pytest.mark.parametrize(
     ("where", "value", "detail"),
     [
-        (("turns", 1, "inputTokens"), -1, "turns[1].inputTokens is -1: expected a number >= 0.0"),
-        (("turns", 0, "model"), 7, "turns[0].model is 7: expected `str | null`, got `int`"),
+        (("turns", 1, "inputTokens"), -1, "turns[1].inputTokens is -1: expected `number` >= 0.0"),
+        (("turns", 0, "model"), 7, "turns[0].model is 7: expected `string | null`, got `integer`"),
         (("messages", 2, "role"), "x", "messages[2].role is \"x\": invalid enum value 'x'"),
-        (("messages", 0), 7, "messages[0] is 7: expected `object`, got `int`"),
+        (("messages", 0), 7, "messages[0] is 7: expected `object`, got `integer`"),
         (
             ("session", "isSubagent"),
             1,
-            "session.isSubagent is 1: expected `bool | null`, got `int`",
+            "session.isSubagent is 1: expected `boolean | null`, got `integer`",
         ),
         (
             ("toolCalls", 0, "sourceToolCallId"),
             "",
-            'toolCalls[0].sourceToolCallId is "": expected `str` of length >= 1',
+            'toolCalls[0].sourceToolCallId is "": expected `string` of length >= 1',
         ),
     ],
 )

@@ -73,6 +73,9 @@ CODES = {
     "$.sourceSessionFingerprint": "source_session_fingerprint_required",
 }
 HINTS = {  # by the prefix of a code
+    "source_unsupported": "Use 1 to 64 letters, digits, `-` and `_`; first a letter or a digit.",
+    "mode_unsupported": "Use `backfill` or `tail`.",
+    "idempotency_key_required": "Give each request an `idempotencyKey` of its own.",
     "items_required": "Give at least one session in `items`.",
     "idempotency_key_": "Another request used this key: choose a new one.",
     "chunk_": "Correct the chunk, and send all chunks of the upload again.",

@@ -206,6 +206,8 @@ def read_archived(data: bytes) -> tuple[ArchivedItem, ImportItem]:
 # -- validation -------------------------------------------------------------------------------
 
 _AT = re.compile(r" - at `(\$[^`]*)`$")  # at the end of a message of msgspec
+_JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+_PYTHON = re.compile("|".join(_JSON_TYPES))
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
@@ -221,8 +223,19 @@ def typed(value: object, kind: type[T]) -> T:
     missing = _MISSING.fullmatch(problem)
     if missing:
         raise InvalidField(f"{path}.{missing[1]}", "is missing")
-    expected = problem[:1].lower() + problem[1:].replace("`float`", "a number")
-    raise InvalidField(path, f"is {shown(_value_at(value, path))}: {expected}")
+    raise InvalidField(path, f"is {shown(_value_at(value, path))}: {_in_json_words(problem)}")
+
+
+def _in_json_words(problem: str) -> str:
+    """A message of msgspec that names the types of JSON instead of Python's."""
+    if "regex" in problem:
+        return "it is blank or has characters that are not allowed"
+    problem = re.sub(r"`[^`]*`", lambda types: _PYTHON.sub(_json_type, types[0]), problem)
+    return problem[:1].lower() + problem[1:]
+
+
+def _json_type(name: re.Match[str]) -> str:
+    return _JSON_TYPES[name[0]]
 
 
 def _value_at(value: Any, path: str) -> Any:
