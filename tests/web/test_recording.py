@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents_ledger import Ledger
+from agents_ledger import Config, Ledger, ToolCall
 from agents_ledger.bus.live_turns import LiveLimits
 from agents_ledger.cli.servers.server import Serving
 from tests.bus.test_whole_turns import QUERY, RESPONSE, STEPS, TURN, USAGE
@@ -162,3 +162,26 @@ def test_openapi_describes_every_field_of_a_turn(running: Running) -> None:
     )
     assert schemas["ToolCallStep"]["properties"]["type"]["const"] == "tool_call"
     assert "idle_timeout_s" in schemas["BeginInput"]["properties"]
+
+
+@pytest.mark.finding("spec-E")
+def test_verbs_of_sessions_and_reports_have_routes(served: Running, writer: Client) -> None:
+    ledger = served.ledger
+    config = Config(directives={"model": "a"})
+    ledger.record("long", "q", "r", config=config)
+    ledger.record("long", "q", "r", steps=[ToolCall("Bash")], tools_available=[])
+    ledger.record("short", "q", "r")
+    ledger.record("telegram:42", "q", "r")
+
+    merged = writer.post("/merges", {"first": "short", "second": "long"})
+    assert (merged.status, merged.json["label"]) == (201, "long")
+    promoted = writer.post("/promotions", {"channel": "telegram:42", "entity": "person:ada"})
+    assert promoted.json["label"] == ledger.session("person:ada").label
+    [misuse] = writer.get("/permissions?persona=main").json["misuses"]
+    assert misuse["tool_name"] == "Bash"
+    assert len(writer.get("/events/long?last=1").json) == 2
+    head = ledger.thread("long").turns[0].id
+    assert writer.get(f"/config/{head}").json["model"]["by"] == "directive"
+    assert writer.post("/merges", {"first": "long", "second": "nobody"}).status == 404
+    reader = Client(served, "read")
+    assert reader.post("/merges", {"first": "long", "second": "short"}).status == 403

@@ -12,9 +12,11 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import structs
 
 from agents_ledger.bus import turn_inputs
+from agents_ledger.bus.abilities.reports import ConfigSetting, config_at
 from agents_ledger.bus.turn_inputs import RecordInput
 from agents_ledger.model.context import ProviderFormat
 from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.reports.events import Event
 from agents_ledger.model.reports.trees import Headline, Tree
 from agents_ledger.model.sessions import Thread
 from agents_ledger.model.turns import Message, ToolCall, Turn
@@ -164,6 +166,22 @@ def get_context(
     return answer({"total_tokens": context.total_tokens, "form": form, "shown": rendered}, request)
 
 
+@reads("/config/{target:str}")
+def get_config(
+    request: WebRequest, site: ThisSite, target: FromPath[str]
+) -> Response[dict[str, ConfigSetting]]:
+    """The configuration that a turn ran with, and which layer set each value."""
+    return answer(config_at(site.ledger, decode_part(target)), request)
+
+
+@reads("/events/{target:str}")
+def get_events(
+    request: WebRequest, site: ThisSite, target: FromPath[str], last: Limit = 20
+) -> Response[list[Event]]:
+    """The messages of a thread's last turns without tool calls, oldest first."""
+    return answer(list(site.ledger.events(decode_part(target), last=last)), request)
+
+
 ROUTES = (
     record_turn,
     get_turn,
@@ -173,4 +191,6 @@ ROUTES = (
     get_thread,
     get_tree,
     get_context,
+    get_config,
+    get_events,
 )
