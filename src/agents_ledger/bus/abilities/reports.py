@@ -200,7 +200,7 @@ def config_at(ledger: Ledger, target: str) -> dict[str, ConfigSetting]:
 
 def _setting(setting: Setting) -> ConfigSetting:
     other = setting.instead_of
-    overridden = other and OverriddenSetting(other.value, other.by, other.turn_id)
+    overridden = None if other is None else OverriddenSetting(other.value, other.by, other.turn_id)
     return ConfigSetting(setting.value, setting.by, setting.turn_id, overridden)
 
 
