@@ -45,10 +45,10 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
     from agents_ledger.model.errors import (
         Ambiguous as Ambiguous, Conflict as Conflict, Damaged as Damaged, DiskFull as DiskFull,
         EngineError as EngineError, HeadMoved as HeadMoved, LedgerError as LedgerError,
-        Locked as Locked, NameTaken as NameTaken, NewerLedger as NewerLedger,
-        NotALedger as NotALedger, NotFound as NotFound, OutcomeUnknown as OutcomeUnknown,
-        ReadOnly as ReadOnly, Refused as Refused, StoreUnavailable as StoreUnavailable,
-        Unreachable as Unreachable,
+        Locked as Locked, MissingExtra as MissingExtra, NameTaken as NameTaken,
+        NewerLedger as NewerLedger, NotALedger as NotALedger, NotFound as NotFound,
+        OutcomeUnknown as OutcomeUnknown, ReadOnly as ReadOnly, Refused as Refused,
+        StoreUnavailable as StoreUnavailable, Unreachable as Unreachable,
     )
     from agents_ledger.model.ids import new_id as new_id, now_ms as now_ms
     from agents_ledger.model.queue import (
@@ -110,9 +110,9 @@ _MODULES = {
     "model.compaction": "Chosen Compaction CompactionPlan Strategy VisibleTurn",
     "model.context": "CallItem Cut ImageItem Problem Repair ResultItem TextItem ThinkingItem",
     "model.errors": (
-        "Ambiguous Conflict Damaged DiskFull EngineError HeadMoved LedgerError Locked NameTaken "
-        "NewerLedger NotALedger NotFound OutcomeUnknown ReadOnly Refused StoreUnavailable "
-        "Unreachable"
+        "Ambiguous Conflict Damaged DiskFull EngineError HeadMoved LedgerError Locked MissingExtra "
+        "NameTaken NewerLedger NotALedger NotFound OutcomeUnknown ReadOnly Refused "
+        "StoreUnavailable Unreachable"
     ),
     "model.ids": "new_id now_ms",
     "model.queue": "Ask Claim QueueEntry QueueLimits Rollup",

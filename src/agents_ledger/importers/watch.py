@@ -22,6 +22,7 @@ from agents_ledger.importers.port.source import Source
 from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model import settings
+from agents_ledger.model.extras import needed
 
 DEBOUNCE_MS = 400  # changes within this time are imported together
 # Between two searches for new folders while there is none.
@@ -77,7 +78,8 @@ def _changes_below(
 ) -> Iterator[list[str]]:
     """Changed paths, or an empty list after each pause. Ends if a folder is deleted before it is
     watched."""
-    from watchfiles import watch as watch_folders
+    with needed("watch", "watching folders"):
+        from watchfiles import watch as watch_folders
 
     with suppress(FileNotFoundError):
         for changes in watch_folders(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import sys
-from importlib.util import find_spec
 
 import click
 
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import extras
 from agents_ledger.model.errors import NotFound, Refused
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -48,11 +48,7 @@ def mcp(
     Without --write the ledger is opened read-only. Create tokens for --http with
     `agents-ledger token create`.
     """
-    if find_spec("mcp") is None:
-        raise Refused(
-            "the package mcp is not installed",
-            "Install it with: pip install 'agents-ledger[mcp]'",
-        )
+    extras.check("mcp", "the MCP server", "mcp")
     if http and host not in LOOPBACK and not insecure:
         raise Refused(
             f"{host} is reachable by other machines, and the connection is not encrypted",

@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +13,7 @@ import click
 from agents_ledger.cli.command import Invocation, command, embed_in_background
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import extras
 from agents_ledger.model.access import SCOPES, Scope, Token
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
@@ -69,12 +69,7 @@ def serve(
 
 def check_packages() -> None:
     """Refuse if the library was installed without the packages of the server."""
-    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
-    if missing:
-        raise Refused(
-            f"the package {missing[0]} is not installed",
-            "Install it with: pip install 'agents-ledger[web]'",
-        )
+    extras.check("web", "the server", *REQUIRED_PACKAGES)
 
 
 def start(

@@ -22,7 +22,7 @@ COMMANDS = {
 
 def command_there(session: Session, folder: str | None) -> str | None:
     """What to type to continue it in its own agent; None: that cannot be done."""
-    pattern = COMMANDS.get(session.origin or "")
+    pattern = COMMANDS.get(session.origin)
     if pattern is None or session.origin_session_id is None or session.is_subagent:
         return None
     command = pattern.format(id=shlex.quote(session.origin_session_id))
