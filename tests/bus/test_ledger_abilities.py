@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from agents_ledger import Config, Ledger, ToolCall
+from agents_ledger import Config, Ledger, NotFound, ToolCall
 from agents_ledger.bus import AgentBus, BusError
 from agents_ledger.bus.abilities import ABILITIES
 from tests.broker.loopback import loopback, responses_text
@@ -273,13 +273,22 @@ def test_every_schema_is_a_schema() -> None:
 
 
 @pytest.mark.finding("spec-E")
-def test_sessions_are_merged_and_promoted(ask: Ask, ledger: Ledger) -> None:
+def test_sessions_are_merged_promoted_and_renamed(ask: Ask, ledger: Ledger) -> None:
     chain(ledger, "long", 3)
     chain(ledger, "short", 1)
 
     merged = ask("ldg:session:merge", first="short", second="long")["session"]
     assert merged["label"] == "long"
     assert ledger.session("short").label == "long"
+
+    assert ask("ldg:session:unmerge", label="short")["session"]["label"] == "short"
+    assert ledger.session("short").label == "short"
+    assert ask("ldg:session:rename", key="short", label="brief")["session"]["label"] == "brief"
+    assert ledger.session("short").label == "brief"
+    ledger.alias("nick", "brief")
+    assert ask("ldg:session:remove_alias", alias="nick")["alias"]["session_label"] == "brief"
+    with pytest.raises(NotFound):
+        ledger.session("nick")
 
     ledger.record("telegram:42", "q", "r")
     promoted = ask("ldg:session:promote", channel="telegram:42", entity="person:ada")["session"]
