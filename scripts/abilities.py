@@ -144,7 +144,7 @@ def kind(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join("null" if word is None else f"`{word}`" for word in schema["enum"])
     if "anyOf" in schema:
-        return " or ".join(kind(part) for part in schema["anyOf"])
+        return " or ".join(dict.fromkeys(kind(part) for part in schema["anyOf"]))
     word = str(schema.get("type", "any value"))
     if word == "array":
         return list_kind(schema)

@@ -26,6 +26,7 @@ from litestar.types import ASGIApp, ControllerRouterHandler
 from agents_ledger.asgi.limits import AuditLimits
 from agents_ledger.broker.broker import Broker
 from agents_ledger.bus.live_turns import LiveLimits
+from agents_ledger.importers.background_import import BackgroundImport
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.text.json_limits import JsonLimits, check_json
 from agents_ledger.web import static_files
@@ -122,9 +123,10 @@ def make(
     with_broker: bool = False,
     json_limits: JsonLimits = JSON_LIMITS,
     audits: AuditLimits | None = None,
+    imports: BackgroundImport | None = None,
     live: LiveLimits | None = None,
 ) -> ASGIApp:
-    site = Site(ledger, audits, live)
+    site = Site(ledger, audits, imports, live)
 
     @asynccontextmanager
     async def broker(_: Litestar) -> AsyncIterator[None]:

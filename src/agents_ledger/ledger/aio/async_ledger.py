@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
@@ -18,6 +18,12 @@ from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import Engine
 from agents_ledger.model.compaction import Compaction, Trigger
 from agents_ledger.model.errors import Conflict, OutcomeUnknown
+from agents_ledger.model.imports.requests import (
+    ChunkResponse,
+    ImportChunk,
+    ImportRequest,
+    ImportResponse,
+)
 from agents_ledger.model.reports.routing import SmartFork
 from agents_ledger.model.sessions import (
     Alias,
@@ -118,6 +124,19 @@ class AsyncLedger(AsyncReadVerbs):
             session, strategy, budget, trigger, engine, model, instructions, fallback, count
         )
         return await compaction.compact(request, self._read, self._write)
+
+    async def import_sessions(self, request: ImportRequest | Mapping[str, Any]) -> ImportResponse:
+        """Import sessions of another program; returns the result of each.
+
+        A mapping has the fields of a JSON request. A repeated request gets the same answer, an
+        unchanged session is skipped, and one that is invalid fails without affecting the others.
+        RequestRefused if the request as a whole is invalid.
+        """
+        return await self._call(Core.import_sessions, request)
+
+    async def import_chunk(self, chunk: ImportChunk | Mapping[str, Any]) -> ChunkResponse:
+        """Stage a part of one session of another program; the last part imports it."""
+        return await self._call(Core.import_chunk, chunk)
 
     async def embed(self, embedder: Embedder, *, behind: bool = False) -> int:
         """Compute the missing vectors for searching by meaning; returns how many.
