@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from agents_ledger import Config, Ledger, ToolCall
+from agents_ledger import Config, Ledger, NotFound, ToolCall
 from agents_ledger.bus import AgentBus, BusError
 from agents_ledger.bus.abilities import ABILITIES
 from tests.broker.loopback import loopback, responses_text
@@ -273,38 +273,23 @@ def test_every_schema_is_a_schema() -> None:
         assert ability.description.endswith(".")
 
 
-@pytest.mark.finding("spec-F")
-def test_a_session_is_imported_in_chunks(ask: Ask) -> None:
-    parts = halves(item())
-    first, last = (
-        ask("ldg:session:import", request=chunk(part, index, 2))["response"]
-        for index, part in enumerate(parts)
-    )
-
-    assert (first["status"], first["received"]) == ("staged", 1)
-    assert (last["status"], last["import"]["imported"]) == ("completed", 1)
-    assert len(ask("ldg:session:list")["sessions"]) == 1
-
-
-@pytest.mark.finding("spec-docs-request")
-def test_the_input_of_the_import_has_the_schema_of_requests(ledger: Ledger) -> None:
-    ability = next(a for a in ABILITIES if a.id == "ldg:session:import")
-    request = {"source": "aix", "idempotencyKey": "k1", "items": [item()]}
-
-    jsonschema.validate({"request": request}, ability.input_schema)
-    jsonschema.validate({"request": chunk("x", 0, 1)}, ability.input_schema)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"request": {**request, "items": [{}]}}, ability.input_schema)
-
-
 @pytest.mark.finding("spec-E")
-def test_sessions_are_merged_and_promoted(ask: Ask, ledger: Ledger) -> None:
+def test_sessions_are_merged_promoted_and_renamed(ask: Ask, ledger: Ledger) -> None:
     chain(ledger, "long", 3)
     chain(ledger, "short", 1)
 
     merged = ask("ldg:session:merge", first="short", second="long")["session"]
     assert merged["label"] == "long"
     assert ledger.session("short").label == "long"
+
+    assert ask("ldg:session:unmerge", label="short")["session"]["label"] == "short"
+    assert ledger.session("short").label == "short"
+    assert ask("ldg:session:rename", key="short", label="brief")["session"]["label"] == "brief"
+    assert ledger.session("short").label == "brief"
+    ledger.alias("nick", "brief")
+    assert ask("ldg:session:remove_alias", alias="nick")["alias"]["session_label"] == "brief"
+    with pytest.raises(NotFound):
+        ledger.session("nick")
 
     ledger.record("telegram:42", "q", "r")
     promoted = ask("ldg:session:promote", channel="telegram:42", entity="person:ada")["session"]
@@ -334,3 +319,27 @@ def test_events_configuration_and_permissions_are_read(ask: Ask, ledger: Ledger)
     assert (inherited["by"], inherited["turn_id"]) == ("inherited", first.id)
     [misuse] = ask("ldg:permission:review", persona_id="main")["misuses"]
     assert misuse["what"] == "not available"
+
+
+@pytest.mark.finding("spec-F")
+def test_a_session_is_imported_in_chunks(ask: Ask) -> None:
+    parts = halves(item())
+    first, last = (
+        ask("ldg:session:import", request=chunk(part, index, 2))["response"]
+        for index, part in enumerate(parts)
+    )
+
+    assert (first["status"], first["received"]) == ("staged", 1)
+    assert (last["status"], last["import"]["imported"]) == ("completed", 1)
+    assert len(ask("ldg:session:list")["sessions"]) == 1
+
+
+@pytest.mark.finding("spec-docs-request")
+def test_the_input_of_the_import_has_the_schema_of_requests(ledger: Ledger) -> None:
+    ability = next(a for a in ABILITIES if a.id == "ldg:session:import")
+    request = {"source": "aix", "idempotencyKey": "k1", "items": [item()]}
+
+    jsonschema.validate({"request": request}, ability.input_schema)
+    jsonschema.validate({"request": chunk("x", 0, 1)}, ability.input_schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"request": {**request, "items": [{}]}}, ability.input_schema)

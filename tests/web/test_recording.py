@@ -175,6 +175,12 @@ def test_verbs_of_sessions_and_reports_have_routes(served: Running, writer: Clie
 
     merged = writer.post("/merges", {"first": "short", "second": "long"})
     assert (merged.status, merged.json["label"]) == (201, "long")
+    assert writer.post("/sessions/short/unmerge", None).json["label"] == "short"
+    renamed = writer.post("/sessions/short/rename", {"label": "brief"})
+    assert (renamed.status, renamed.json["label"]) == (201, "brief")
+    ledger.alias("a/b", "brief")
+    removed = served.ask("/api/v1/aliases/a%2Fb", method="DELETE", token=writer.secret)
+    assert (removed.status, removed.json["session_label"]) == (200, "brief")
     promoted = writer.post("/promotions", {"channel": "telegram:42", "entity": "person:ada"})
     assert promoted.json["label"] == ledger.session("person:ada").label
     [misuse] = writer.get("/permissions?persona=main").json["misuses"]

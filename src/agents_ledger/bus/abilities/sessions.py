@@ -68,6 +68,19 @@ class AliasInput(Input):
     reason: AliasReason = "manual"
 
 
+class RemoveAliasInput(Input):
+    alias: Name
+
+
+class RenameInput(Input):
+    key: Annotated[Name, Meta(description="A label or an alias.")]
+    label: Annotated[Name, Meta(description="The new label; the former one becomes an alias.")]
+
+
+class UnmergeInput(Input):
+    label: Annotated[Name, Meta(description="The label of the session that was merged.")]
+
+
 class MergeInput(Input):
     """Two sessions that become one; aliases lead to the one with the longer history."""
 
@@ -189,6 +202,18 @@ def _aliases(ledger: Ledger, params: SessionInput) -> AliasesOutput:
     return AliasesOutput(ledger.aliases(ledger.session(params.key, exact=params.exact).label))
 
 
+def _remove_alias(ledger: Ledger, params: RemoveAliasInput) -> AliasOutput:
+    return AliasOutput(ledger.remove_alias(params.alias))
+
+
+def _rename(ledger: Ledger, params: RenameInput) -> SessionOutput:
+    return SessionOutput(ledger.rename(params.key, params.label))
+
+
+def _unmerge(ledger: Ledger, params: UnmergeInput) -> SessionOutput:
+    return SessionOutput(ledger.unmerge(params.label))
+
+
 def _merge(ledger: Ledger, params: MergeInput) -> SessionOutput:
     return SessionOutput(ledger.merge(params.first, params.second, reason=params.reason))
 
@@ -283,6 +308,30 @@ ABILITIES = (
         input=SessionInput,
         output=AliasesOutput,
         function=_aliases,
+    ),
+    Ability(
+        id="ldg:session:remove_alias",
+        description="Remove an alias of a session.",
+        input=RemoveAliasInput,
+        output=AliasOutput,
+        function=_remove_alias,
+        writes=True,
+    ),
+    Ability(
+        id="ldg:session:rename",
+        description="Give a session another label; the former one becomes an alias.",
+        input=RenameInput,
+        output=SessionOutput,
+        function=_rename,
+        writes=True,
+    ),
+    Ability(
+        id="ldg:session:unmerge",
+        description="Reverse a merge: the session of a label and its aliases are its own again.",
+        input=UnmergeInput,
+        output=SessionOutput,
+        function=_unmerge,
+        writes=True,
     ),
     Ability(
         id="ldg:session:merge",

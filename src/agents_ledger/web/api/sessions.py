@@ -31,6 +31,7 @@ from agents_ledger.web.responses import (
     changes,
     creates,
     reads,
+    removes,
 )
 from agents_ledger.web.site import ThisSite
 
@@ -83,6 +84,12 @@ class NewAlias(Struct, frozen=True, forbid_unknown_fields=True):
 
     alias: Key
     reason: AliasReason = "manual"
+
+
+class NewLabel(Struct, frozen=True, forbid_unknown_fields=True):
+    """Another label for a session."""
+
+    label: Key
 
 
 class HeadTurn(Struct, frozen=True):
@@ -247,6 +254,26 @@ def create_alias(site: ThisSite, key: FromPath[str], data: JSONBody[NewAlias]) -
     return answer(site.ledger.alias(data.alias, decode_part(key), reason=data.reason))
 
 
+@removes("/aliases/{alias:str}")
+def remove_alias(site: ThisSite, alias: FromPath[str]) -> Response[Alias]:
+    """Remove an alias. Labels, and names that the next import would add, are refused."""
+    return answer(site.ledger.remove_alias(decode_part(alias)))
+
+
+@creates("/sessions/{key:str}/rename")
+def rename_session(
+    site: ThisSite, key: FromPath[str], data: JSONBody[NewLabel]
+) -> Response[Session]:
+    """Give a session another label. The former label becomes an alias."""
+    return answer(site.ledger.rename(decode_part(key), data.label))
+
+
+@creates("/sessions/{key:str}/unmerge")
+def unmerge_session(site: ThisSite, key: FromPath[str]) -> Response[Session]:
+    """Reverse a merge: the session of this label and its aliases are its own again."""
+    return answer(site.ledger.unmerge(decode_part(key)))
+
+
 @reads("/sessions/{key:str}/history")
 def get_history(
     request: WebRequest,
@@ -294,6 +321,9 @@ ROUTES = (
     clear_session,
     list_aliases,
     create_alias,
+    remove_alias,
+    rename_session,
+    unmerge_session,
     get_history,
     get_head,
     resolve,
