@@ -13,7 +13,9 @@ CreatedAs = Literal["user", "system", "subagent", "fork", "import"]
 TaskStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 AliasReason = Literal["identity_promotion", "identity_merge", "import_reconciliation", "manual"]
 CheckMode = Literal["quick", "full"]
-MoveReason = Literal["record", "fork", "move", "rollback", "undo", "clear", "import"]
+MoveReason = Literal[
+    "record", "fork", "move", "rollback", "undo", "clear", "import", "rename", "merge", "unmerge"
+]
 DEFAULT_PERSONA = "main"
 NATIVE = "native"  # the origin of sessions that were not imported
 
@@ -48,7 +50,8 @@ class Session(Struct, frozen=True):
 class Move(Struct, frozen=True):
     """One line of a session's history: its head came to point here.
 
-    A computed line was never recorded: it is a turn that an import brought, at the time it ended.
+    The head is where it was if the session was renamed, merged or unmerged. A computed line was
+    never recorded: it is a turn that an import brought, at the time it ended.
     """
 
     id: int  # of a computed line: that of the import
@@ -70,7 +73,7 @@ class Alias(Struct, frozen=True):
     alias: str
     session_label: str
     created_at: int
-    reason: AliasReason | None
+    reason: AliasReason | Literal["rename"] | None  # rename: a former label
 
 
 class Thread(Struct, frozen=True):

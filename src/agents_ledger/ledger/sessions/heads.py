@@ -53,15 +53,24 @@ def _look(tx: Transaction, key: str, *, exact: bool) -> list[tuple[Any, ...]]:
 
 def existing(tx: Transaction, key: str, *, exact: bool = False) -> Pointer:
     """find(), or NotFound."""
-    pointer = find(tx, key, exact=exact)
+    pointer = find(tx, key, exact=True) if exact else _find_renamed(tx, key)
     if pointer is None:
         raise NotFound(f"there is no session {key!r}")
     return pointer
 
 
+def _find_renamed(tx: Transaction, key: str) -> Pointer | None:
+    """find(), also if the session was renamed while we waited for its lock on a server: its row is
+    gone then, and its key leads to another."""
+    pointer = find(tx, key)
+    while pointer is None and tx.engine == "postgresql" and tx.run("name", name=key):
+        pointer = find(tx, key)
+    return pointer
+
+
 def writable(tx: Transaction, key: str, **details: Any) -> Pointer:
     """The session to write to: pointer by label, then by alias, else created with `details`."""
-    pointer = find(tx, key)
+    pointer = _find_renamed(tx, key)
     if pointer is None:
         try:
             return _create(tx, Session(key, **details))
@@ -82,9 +91,7 @@ def writable(tx: Transaction, key: str, **details: Any) -> Pointer:
 
 def _create(tx: Transaction, session: Session, reason: MoveReason = "record") -> Pointer:
     now = session.created_at or now_ms()
-    if not session.label or len(session.label) > LABEL_MAX:
-        raise Refused(f"a label has 1 to {LABEL_MAX} characters, this one {len(session.label)}")
-    check_is_no_turn(tx, session.label)
+    check_label(tx, session.label)
     values: dict[str, object] = {
         name: getattr(session, name) for name in Session.__struct_fields__[:14]
     }
@@ -99,6 +106,13 @@ def _create(tx: Transaction, session: Session, reason: MoveReason = "record") ->
     if session.thread_id is not None:
         tx.run("log_move", label=session.label, reason=reason)
     return Pointer(session.label, session.thread_id, session.persona_id, "active")
+
+
+def check_label(tx: Transaction, label: str) -> None:
+    """Refuse what cannot be a label or an alias."""
+    if not label or len(label) > LABEL_MAX:
+        raise Refused(f"a label has 1 to {LABEL_MAX} characters, this one {len(label)}")
+    check_is_no_turn(tx, label)
 
 
 def check_is_no_turn(tx: Transaction, name: str) -> None:
@@ -294,7 +308,7 @@ def undo(tx: Transaction, key: str, move_id: int | None = None) -> Session:
     """Move a head to where it was before a move, by default the last. Undoing twice restores it."""
     session = existing(tx, key)
     if move_id is None:
-        last = tx.run("session_moves", label=session.label, before_id=LATEST, limit=1)
+        last = tx.run("last_move_of", label=session.label)
         if not last:
             raise Refused(f"session {session.label!r} never moved: there is nothing to undo")
         move_id = last[0][0]
@@ -307,6 +321,12 @@ def undo(tx: Transaction, key: str, move_id: int | None = None) -> Session:
     to = rows[0][0] if rows else None
     move_head(tx, session.label, from_=session.thread_id, to=to, reason="undo")
     return get(tx, session.label, exact=True)
+
+
+def note(tx: Transaction, label: str, reason: MoveReason) -> None:
+    """Log what happened to a session whose head stays where it is."""
+    head = existing(tx, label, exact=True).thread_id
+    move_head(tx, label, from_=head, to=head, reason=reason)
 
 
 # -- what is known of a session ---------------------------------------------------------------

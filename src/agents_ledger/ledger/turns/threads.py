@@ -249,6 +249,13 @@ def turn(tx: Transaction, target: str) -> Turn:
     return exact_turn(tx, turn_id)
 
 
+def of_message(tx: Transaction, message_id: str) -> Turn:
+    rows = tx.run("message_turn", id=message_id)
+    if not rows:
+        raise NotFound(f"there is no message {message_id}")
+    return exact_turn(tx, rows[0][0])
+
+
 def exact_turn(tx: Transaction, turn_id: str) -> Turn:
     """turn() for an exact id."""
     depth = place_of(tx, turn_id).depth

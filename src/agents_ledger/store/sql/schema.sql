@@ -167,7 +167,7 @@ CREATE TABLE session_history (
     session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
     thread_id TEXT REFERENCES places (turn_id) DEFERRABLE INITIALLY IMMEDIATE, -- the new head; NULL: emptied
     changed_at BIGINT NOT NULL,
-    reason TEXT NOT NULL              -- record, fork, move, rollback, undo, clear or import
+    reason TEXT NOT NULL              -- record, fork, move, rollback, undo, clear, import, rename, merge or unmerge
 );
 CREATE INDEX idx_session_history_label ON session_history (session_label, id, changed_at);
 CREATE INDEX idx_session_history_thread ON session_history (thread_id);

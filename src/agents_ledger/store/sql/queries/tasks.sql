@@ -8,6 +8,9 @@ SELECT <task_columns> FROM tasks t WHERE t.id = :id;
 SELECT session_label, head_turn_id, system_prompt_hash, completion_status FROM bus_tasks
 WHERE id = :id;
 
+-- task_of_session --
+SELECT id FROM bus_tasks WHERE session_label = :label;
+
 -- insert_task --
 INSERT INTO bus_tasks (
     id, parent_task_id, completion_status, system_prompt_hash, created_at, updated_at,
