@@ -34,6 +34,8 @@ _ids = msgspec.json.Decoder(tuple[str, ...]).decode
 
 SEALED: tuple[TurnStatus, ...] = ("completed", "failed")
 OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
+# These calls did nothing: what they name was neither read nor written.
+UNSUCCESSFUL_CALL: tuple[CallStatus, ...] = ("failed", "cancelled", "rejected")
 
 
 def to_json(value: object) -> str:
