@@ -38,6 +38,8 @@ SEALED: tuple[TurnStatus, ...] = ("completed", "failed")
 IDLE_S = 1800
 IDLE_MAX_S = 86_400
 OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
+# These calls did nothing: what they name was neither read nor written.
+UNSUCCESSFUL_CALL: tuple[CallStatus, ...] = ("failed", "cancelled", "rejected")
 
 
 def to_json(value: object) -> str:

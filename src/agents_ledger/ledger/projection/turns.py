@@ -340,7 +340,9 @@ def _linked(tx: Transaction, call: ToolCall, change: Change, children: set[str])
             # The call that spawned it belongs to another turn now, or is about to be retired.
             tx.run("unlink_subagent", label=child)
     parent = heads.find(tx, owner, exact=True) or heads.existing(tx, owner)  # or renamed
-    heads.spawn(tx, Session(child, created_at=call.started_at), parent, call.turn_id, call.id)
+    origin = heads.get(tx, parent.label, exact=True).origin
+    subagent = Session(child, origin=origin, created_at=call.started_at)
+    heads.spawn(tx, subagent, parent, call.turn_id, call.id)
     children.add(child)
     return call
 
