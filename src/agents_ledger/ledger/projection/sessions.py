@@ -174,7 +174,13 @@ def follow(tx: Transaction, session: DerivedSession, imported_head: str | None) 
     follower = heads.find(tx, follower_label, exact=True)
     if follower is None:
         heads.create(
-            tx, Session(follower_label, created_as="import", created_at=session.created_at)
+            tx,
+            Session(
+                follower_label,
+                created_as="import",
+                origin=heads.get(tx, session.label, exact=True).origin,
+                created_at=session.created_at,
+            ),
         )
         follower = heads.existing(tx, follower_label, exact=True)
     if follower.thread_id != session.head:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import Conflict, HeadMoved, NameTaken, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
-from agents_ledger.model.sessions import DEFAULT_PERSONA, Move, MoveReason, Session, SessionStatus
+from agents_ledger.model.sessions import DEFAULT_PERSONA, NATIVE, MoveReason, Session, SessionStatus
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.rows import to_move, to_session
+from agents_ledger.store.rows import to_session
 
 LABEL_MAX = 512
 LATEST = 1 << 62
@@ -95,7 +95,7 @@ def _create(tx: Transaction, session: Session, reason: MoveReason = "record") ->
     values: dict[str, object] = {
         name: getattr(session, name) for name in Session.__struct_fields__[:14]
     }
-    values["is_subagent"] = int(session.is_subagent)
+    values |= {"is_subagent": int(session.is_subagent), "origin": session.origin or NATIVE}
     if not tx.change("insert_session", **values, created_at=now):
         raise NameTaken(f"there is a session {session.label!r} already")
     named = tx.change(
@@ -273,17 +273,6 @@ def move_heads(tx: Transaction, moves: Sequence[tuple[str, str | None, str]]) ->
     tx.run_many("log_move", [Row(label=label, reason="record") for label, *_ in moves])
 
 
-def head(tx: Transaction, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
-    """The turn a session points to, now or at a time."""
-    session = get(tx, key, exact=exact)
-    if at is None:
-        return session.thread_id
-    if type(at) is not int or not 0 <= at < LATEST:
-        raise Refused(f"at is {at!r:.80}", "It is a time in Unix milliseconds.")
-    rows = tx.run("head_at", label=session.label, at=at)
-    return rows[0][0] if rows else None
-
-
 def lead_heads(tx: Transaction, turn_id: str, to: str) -> None:
     """Redirect heads, imported heads and moves from a turn to its successor."""
     for statement in ("lead_history", "lead_heads", "lead_imports"):
@@ -386,6 +375,7 @@ def update(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
     _check_texts(changes)
     session = get(tx, key)
     values = {name: changes.get(name, getattr(session, name)) for name in CHANGEABLE}
+    values["origin"] = values["origin"] or NATIVE
     tx.run("update_session", label=session.label, **values)
     return get(tx, session.label, exact=True)
 
@@ -420,18 +410,6 @@ def annotate(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
         note=changes.get("note", session.note),
     )
     return get(tx, session.label, exact=True)
-
-
-# -- history ----------------------------------------------------------------------------------
-
-
-def moves(
-    tx: Transaction, key: str, *, limit: int, before: int | None, exact: bool = False
-) -> tuple[Move, ...]:
-    """A session's moves, latest first; the next page is `before` the last id."""
-    session = get(tx, key, exact=exact)
-    rows = tx.run("session_moves", label=session.label, before_id=before or LATEST, limit=limit)
-    return tuple(to_move(row) for row in rows)
 
 
 def sessions_including(tx: Transaction, target: str) -> tuple[str, ...]:

@@ -32,9 +32,7 @@ class GraftedTurn(NamedTuple):
 def prepare(label: str, turn: GraftedTurn) -> tuple[str | None, PreparedTurn]:
     """The parent's id and the turn ready to be written, before the transaction."""
     fields = {**turn.fields, "id": turn.id, "parent": turn.parent_id}
-    # A framework's own words, such as parameters that a model left incomplete.
-    prepared = recording.recording(label, turn.query, turn.response, fields, verbatim=True)
-    return turn.parent_id, prepared
+    return turn.parent_id, recording.recording(label, turn.query, turn.response, fields)
 
 
 def graft(

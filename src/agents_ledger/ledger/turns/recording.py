@@ -17,6 +17,7 @@ from agents_ledger.ledger.sessions.heads import Pointer
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents.config import Config
+from agents_ledger.model.compaction import NO_MODEL
 from agents_ledger.model.errors import Conflict, HeadMoved, Refused
 from agents_ledger.model.ids import ID_MAX, LATEST_MS, is_id, new_id, now_ms
 from agents_ledger.model.sessions import Session
@@ -42,7 +43,7 @@ from agents_ledger.store.database import Transaction
 if TYPE_CHECKING:
     import hashlib
 
-StepT = TypeVar("StepT", Message, ToolCall)
+StepT = TypeVar("StepT", bound=Message | ToolCall)
 _ROLES = frozenset(get_args(MessageRole))
 _SOURCES = frozenset(get_args(MessageSource))
 _CALL_STATUSES = frozenset(get_args(CallStatus))
@@ -93,37 +94,25 @@ class PreparedTurn(NamedTuple):
 
 
 def recording(
-    session: str,
-    query: Query,
-    answer: Answer,
-    fields: dict[str, Any],
-    *,
-    live: bool = False,
-    verbatim: bool = False,
+    session: str, query: Query, answer: Answer, fields: dict[str, Any], *, live: bool = False
 ) -> PreparedTurn:
-    """A turn ready to be written. Fields that are None count as not passed.
-
-    `verbatim`: texts of fields that hold JSON are stored as they are, also if they are not JSON.
-    """
+    """A turn ready to be written. Fields that are None count as not passed."""
     turn_id = fields.pop("id", None)
     passed = {name: v for name, v in fields.items() if v is not None or name == "parent"}
-    new = new_turn(session, query, answer, verbatim=verbatim, **passed)
-    return prepare(new, turn_id, live=live)
+    return prepare(new_turn(session, query, answer, **passed), turn_id, live=live)
 
 
-def new_turn(
-    session: str, query: Query, answer: Answer = None, /, *, verbatim: bool = False, **fields: Any
-) -> NewTurn:
+def new_turn(session: str, query: Query, answer: Answer = None, /, **fields: Any) -> NewTurn:
     for name in _JSON_FIELDS:
         if fields.get(name) is not None:
             fields[name] = encoded(fields[name], name)
     if "steps" in fields:
         steps = _several(fields["steps"], "steps are a list of messages and tool calls")
-        fields["steps"] = tuple(checked_step(step, verbatim=verbatim) for step in steps)
-    messages = tuple(checked_step(message, verbatim=verbatim) for message in messages_of(query))
+        fields["steps"] = tuple(map(checked_step, steps))
+    messages = tuple(map(checked_step, messages_of(query)))
     response = Message("assistant", answer) if isinstance(answer, str) else answer
     if response is not None:
-        response = checked_step(response, verbatim=verbatim)
+        response = checked_step(response)
     try:
         return NewTurn(session, messages, response=response, **fields)
     except TypeError as error:
@@ -153,16 +142,18 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
     now = now_ms()
     own_id = turn_id or new_id()
     started_at = new.started_at or min(now, new.completed_at or now)
-    messages, calls = _fill(new, own_id, started_at, now)
-    usage = new.usage
+    ended_at = new.completed_at or max(now, started_at)
+    messages, calls = _fill(new, own_id, started_at, ended_at)
+    usage, compaction = new.usage, new.compaction
+    summarised_by = compaction if compaction and compaction.model != NO_MODEL else None
     turn = Turn(
         id=own_id,
-        turn_type="compaction" if new.compaction else "normal",
+        turn_type="compaction" if compaction else "normal",
         status="pending" if live else new.status,
         started_at=started_at,
-        completed_at=None if live else new.completed_at or max(now, started_at),
-        model=new.model,
-        provider=new.provider,
+        completed_at=None if live else ended_at,
+        model=new.model or (summarised_by.model if summarised_by else None),
+        provider=new.provider or (summarised_by.provider if summarised_by else None),
         role=new.role,
         toolset_name=new.toolset_name,
         tools_available=new.tools_available,
@@ -182,7 +173,7 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
         error=new.error,
         messages=messages,
         tool_calls=calls,
-        compaction=new.compaction and replace(new.compaction, turn_id=own_id),
+        compaction=compaction and replace(compaction, turn_id=own_id),
     )
     prompt = new.system_prompt
     prompt_hash = None if prompt is None else hash_prompt(prompt)
@@ -264,7 +255,7 @@ def check_response(response: Message | None) -> None:
         raise Refused(f"a response is an assistant's message, not a {response.role}'s")
 
 
-def checked_step(step: StepT, *, verbatim: bool = False) -> StepT:
+def checked_step(step: StepT) -> StepT:
     """A message or tool call as it is stored, with JSON text where values were passed. Refused if
     no ledger can hold it."""
     if isinstance(step, Message):
@@ -280,14 +271,12 @@ def checked_step(step: StepT, *, verbatim: bool = False) -> StepT:
     values = {}
     for name in json_texts:
         value = getattr(step, name)
-        if value is None or verbatim:
+        if value is None or (isinstance(value, str) and is_json(value)):
             continue
-        if not isinstance(value, str):
-            values[name] = encoded(value, name)
-        elif not is_json(value):
-            raise Refused(
-                f"{name} is {value!r:.80}, which is not JSON", "Pass a value, or its JSON text."
-            )
+        # The words of a model or a tool are stored in any case.
+        if isinstance(value, str) and isinstance(step, Message):
+            raise Refused(f"{name} is {value!r:.80}", "It is JSON text, or a value to be encoded.")
+        values[name] = encoded(value, name)
     return replace(step, **values) if values else step
 
 
@@ -319,21 +308,24 @@ def _words(words: Iterable[str]) -> str:
 
 
 def _fill(
-    new: NewTurn, turn_id: str, started_at: int, now: int
+    new: NewTurn, turn_id: str, started_at: int, ended_at: int
 ) -> tuple[tuple[Message, ...], tuple[ToolCall, ...]]:
-    """All messages and calls with what the ledger adds: ids, their turn, their order, the time."""
+    """All messages and calls with what the ledger adds: ids, their turn, their order, the time.
+
+    The query is as old as the turn. Whatever follows without a time of its own came with the end.
+    """
     messages = [fill_message(part, turn_id, n, started_at) for n, part in enumerate(new.query)]
     calls: list[ToolCall] = []
     speaker: str | None = None
     for sequence, step in enumerate(new.steps, len(messages)):
         if isinstance(step, ToolCall):
-            calls.append(_closed(fill_call(step, turn_id, sequence, now, speaker), now))
+            calls.append(_closed(fill_call(step, turn_id, sequence, ended_at, speaker), ended_at))
             continue
-        messages.append(fill_message(step, turn_id, sequence, now))
+        messages.append(fill_message(step, turn_id, sequence, ended_at))
         if step.role == "assistant":
             speaker = messages[-1].id
     if new.response is not None:
-        messages.append(fill_message(new.response, turn_id, len(messages) + len(calls), now))
+        messages.append(fill_message(new.response, turn_id, len(messages) + len(calls), ended_at))
     return tuple(messages), tuple(calls)
 
 

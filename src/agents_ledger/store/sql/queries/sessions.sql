@@ -60,7 +60,7 @@ SELECT <session_columns>
 FROM sessions s LEFT JOIN annotations a ON a.session_label = s.label
 WHERE (CAST(:status AS TEXT) IS NULL OR s.status = :status)
 AND (CAST(:persona_id AS TEXT) IS NULL OR s.persona_id = :persona_id)
-AND (CAST(:origin AS TEXT) IS NULL OR s.origin = :origin)
+AND (CAST(:origin AS TEXT) IS NULL OR COALESCE(s.origin, 'native') = :origin)
 AND (CAST(:parent AS TEXT) IS NULL OR s.parent_session_label = :parent)
 AND (s.updated_at < :before_at OR (s.updated_at = :before_at AND s.label > :after_label))
 ORDER BY s.updated_at DESC, s.label
@@ -100,11 +100,26 @@ WHERE label = :label AND COALESCE(thread_id, '') = COALESCE(CAST(:from_turn AS T
 INSERT INTO session_history (session_label, thread_id, changed_at, reason)
 SELECT label, thread_id, updated_at, :reason FROM sessions WHERE label = :label;
 
--- head_at --
+-- move_at --
 -- By number, not by time: one move with a time in the future must not hide those made after it.
-SELECT thread_id FROM session_history
+SELECT id, thread_id FROM session_history
 WHERE session_label = :label AND changed_at <= :at
 ORDER BY id DESC LIMIT 1;
+
+-- move_after --
+SELECT id, session_label, thread_id, changed_at, reason FROM session_history
+WHERE session_label = :label AND id > :move_id
+ORDER BY id LIMIT 1;
+
+-- turn_ends --
+-- When the turns of a thread between two depths ended, in no order.
+<range>
+SELECT p.depth, p.turn_id, COALESCE(t.completed_at, t.started_at)
+FROM range
+CROSS JOIN places p
+CROSS JOIN turns t
+WHERE p.segment_id = range.segment_id AND p.depth BETWEEN :from_depth AND range.upto
+AND t.id = p.turn_id;
 
 -- session_moves --
 -- Latest first; pages continue below an id.

@@ -219,13 +219,22 @@ SELECT 1 FROM segments WHERE frozen_depth > 0 LIMIT 1;
 SELECT m.id FROM messages m JOIN frozen_turns f ON f.id = m.turn_id WHERE m.id IN <ids>;
 
 -- project_message --
--- A record that is now understood to belong to another turn moves there.
+-- A record that is now understood to belong to another turn moves there. One of a task that was
+-- saved whole can be selected by its task.
 INSERT INTO messages (
     id, turn_id, role, content, source, sequence, created_at, thinking, context_json,
-    metadata_json, tool_call_id, has_details
+    metadata_json, tool_call_id, has_details, task_id, timestamp
 ) VALUES (
     :id, :turn_id, :role, :content, :source, :sequence, :created_at, :thinking, :context_json,
-    :metadata_json, :tool_call_id, :has_details
+    :metadata_json, :tool_call_id, :has_details,
+    CASE WHEN substr(CAST(:id AS TEXT), 1, 5) = 'task:' THEN (
+        SELECT b.task_id FROM bus_messages b
+        WHERE b.id = substr(CAST(:id AS TEXT), 6) AND b.partial = 0
+    ) END,
+    CASE WHEN substr(CAST(:id AS TEXT), 1, 5) = 'task:' THEN (
+        SELECT b.timestamp FROM bus_messages b
+        WHERE b.id = substr(CAST(:id AS TEXT), 6) AND b.partial = 0
+    ) END
 )
 ON CONFLICT (id) DO UPDATE SET
     turn_id = excluded.turn_id, role = excluded.role, content = excluded.content,
