@@ -68,6 +68,21 @@ class AliasInput(Input):
     reason: AliasReason = "manual"
 
 
+class MergeInput(Input):
+    """Two sessions that become one; aliases lead to the one with the longer history."""
+
+    first: Annotated[Name, Meta(description="A label or an alias.")]
+    second: Annotated[Name, Meta(description="A label or an alias.")]
+    reason: AliasReason = "identity_merge"
+
+
+class PromoteInput(Input):
+    """A channel whose user is known now."""
+
+    channel: Annotated[Name, Meta(description="The key of a channel, such as `telegram:42`.")]
+    entity: Annotated[Name, Meta(description="The key of an entity, such as `person:ada`.")]
+
+
 class MoveInput(Input):
     key: Name
     target: Target
@@ -174,6 +189,14 @@ def _aliases(ledger: Ledger, params: SessionInput) -> AliasesOutput:
     return AliasesOutput(ledger.aliases(ledger.session(params.key, exact=params.exact).label))
 
 
+def _merge(ledger: Ledger, params: MergeInput) -> SessionOutput:
+    return SessionOutput(ledger.merge(params.first, params.second, reason=params.reason))
+
+
+def _promote(ledger: Ledger, params: PromoteInput) -> SessionOutput:
+    return SessionOutput(ledger.promote(params.channel, params.entity))
+
+
 def _move(ledger: Ledger, params: MoveInput) -> SessionOutput:
     expected = ... if params.expected is None else params.expected
     return SessionOutput(ledger.move(params.key, params.target, expected=expected))
@@ -260,5 +283,21 @@ ABILITIES = (
         input=SessionInput,
         output=AliasesOutput,
         function=_aliases,
+    ),
+    Ability(
+        id="ldg:session:merge",
+        description="Merge two sessions into the one with the longer history. No turn is lost.",
+        input=MergeInput,
+        output=SessionOutput,
+        function=_merge,
+        writes=True,
+    ),
+    Ability(
+        id="ldg:session:promote",
+        description="Make a channel's key and an entity's lead to one session.",
+        input=PromoteInput,
+        output=SessionOutput,
+        function=_promote,
+        writes=True,
     ),
 )

@@ -8,7 +8,7 @@ from litestar import Response
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from agents_ledger.bus.abilities.sessions import persona_at
+from agents_ledger.bus.abilities.sessions import MergeInput, PromoteInput, persona_at
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.reports.pages import SessionLine
 from agents_ledger.model.sessions import (
@@ -203,6 +203,18 @@ def create_fork(request: WebRequest, site: ThisSite, data: JSONBody[NewFork]) ->
     )
 
 
+@creates("/merges")
+def merge_sessions(site: ThisSite, data: JSONBody[MergeInput]) -> Response[Session]:
+    """Merge two sessions into the one with the longer history. No turn is lost."""
+    return answer(site.ledger.merge(data.first, data.second, reason=data.reason))
+
+
+@creates("/promotions")
+def promote_channel(site: ThisSite, data: JSONBody[PromoteInput]) -> Response[Session]:
+    """Make a channel's key and an entity's lead to one session."""
+    return answer(site.ledger.promote(data.channel, data.entity))
+
+
 @creates("/sessions/{key:str}/moves")
 def move_session(site: ThisSite, key: FromPath[str], data: JSONBody[NewMove]) -> Response[Session]:
     """Move the head of a session to another turn."""
@@ -275,6 +287,8 @@ ROUTES = (
     get_session,
     change_session,
     create_fork,
+    merge_sessions,
+    promote_channel,
     move_session,
     undo_move,
     clear_session,
