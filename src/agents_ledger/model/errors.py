@@ -41,11 +41,15 @@ class LedgerError(Exception):
     """Base of all errors raised on purpose."""
 
     hint = ""
+    code = "ledger_error"  # in JSON: the name of the class, as in head_moved
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
         if hint is not None:
             self.hint = hint
+
+    def __init_subclass__(cls) -> None:
+        cls.code = "".join(f"_{c.lower()}" if c.isupper() else c for c in cls.__name__)[1:]
 
 
 class NotFound(LedgerError):

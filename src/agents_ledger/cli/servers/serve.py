@@ -171,5 +171,5 @@ def _state(token: Token, now: int) -> str:
 def _lifetime_ms(text: str) -> int:
     match = re.fullmatch(r"(\d{1,4})([dw])", text)
     if match is None or not int(match[1]):
-        raise Refused(f"{text!r} is not a valid lifetime", "Write it as 30d or 12w.")
+        raise click.BadParameter(f"{text!r} is not a valid lifetime, such as 30d or 12w")
     return int(match[1]) * UNITS[match[2]]
