@@ -79,6 +79,8 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "fork": "fork demo",
         "archive": "archive demo-search",
         "alias": "alias demo-strict strict",
+        "rename": "rename demo-strict demo-exact",
+        "merge": "merge demo demo-exact",
         "note": "note demo-strict --star",
         "history": "history demo-strict",
         "undo": "undo demo-strict",

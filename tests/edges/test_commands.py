@@ -34,7 +34,7 @@ def test_up_makes_a_ledger_with_a_sound_demonstration_once(run: Run, file: str) 
     assert "[demo] Write the changelog entry." in first.out
     assert "├─● " in first.out  # the fork
     assert "▬ " in first.out  # the compaction
-    assert "agents-ledger show demo" in first.err
+    assert f"agents-ledger --ledger {file} show demo" in first.err
     assert Path(file).stat().st_mode & 0o777 == 0o600
     with Ledger.open(file, read_only=True) as ledger:
         turns = len(ledger.subtree(ledger.latest_roots()[0]))
@@ -506,3 +506,33 @@ def test_a_query_on_a_server_cannot_leave_its_transaction(new_schema: Any) -> No
         ledger.record("demo", Message("user", "still there?"), "yes")
         assert isinstance(ledger.get_turn("demo"), Turn)
         ledger.create_session(Session("also"))
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+@pytest.mark.finding("users-32")
+def test_a_session_is_renamed_and_its_alias_removed(run: Run, ledger: Ledger) -> None:
+    ledger.record("draft", "q", "r")
+
+    assert run("rename", "draf", "release").out == "release is the new label of draft\n"
+    assert ledger.session("draft").label == "release"
+    assert run("alias", "release", "other", "--remove").code == 3
+    assert run("alias", "release", "draft", "--remove").err == "Session release has no aliases.\n"
+    assert run("show", "draft").code == 3
+    assert run("alias", "release", "--remove").code == 2
+    ledger.record("taken", "q", "r")
+    assert run("rename", "release", "taken").code == 4
+
+
+@pytest.mark.finding("users-32")
+def test_sessions_are_merged_and_made_their_own_again(run: Run, ledger: Ledger) -> None:
+    chain(ledger, "long", 2)
+    chain(ledger, "short", 1)
+
+    assert run("merge", "sho", "long").out == "long now includes short\n"
+    assert ledger.session("short").label == "long"
+    assert run("merge", "short", "--undo").out == "short is a session of its own again\n"
+    assert ledger.session("short").label == "short"
+    for words in (["short"], ["short", "long", "--undo"]):
+        assert run("merge", *words).code == 2

@@ -123,7 +123,7 @@ def test_what_was_refused_says_what_to_do_instead(run: Run, file: str, tmp_path:
     request.write_text("{")
     told(run("import", "--request", str(request)), 5, "is not valid JSON")
     request.write_text('{"source": "nowhere"}')
-    told(run("import", "--request", str(request)), 5, "source_unsupported")
+    told(run("import", "--request", str(request)), 5, "idempotency_key_required")
     told(run("search", "a" * 10_001), 5, "at most 10,000 characters")
     told(run("search", "a " * 101), 5, "at most 100 words")
     told(run("search", '"' + "a " * 1001 + '"'), 5, "words with those of phrases")
@@ -182,8 +182,8 @@ def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 
     answer = call("--ledger", "postgresql://localhost/db", "sessions")
 
-    told(answer, 6, "PostgreSQL needs psycopg")
-    assert "agents-ledger[postgres]" in answer.err
+    told(answer, 5, "PostgreSQL requires the package psycopg")
+    assert "[postgres]" in answer.err
 
 
 @pytest.mark.finding("users-29")

@@ -17,7 +17,7 @@ from agents_ledger.model.errors import (
 EXIT_CODES = {NotFound: 3, Conflict: 4, Refused: 5, StoreUnavailable: 6, EngineError: 7}
 
 
-def report(error: Exception, *, as_json: bool) -> int | None:
+def report(error: Exception, *, as_json: bool = False) -> int | None:
     """Print an error and return its exit code; None for an exception that is a defect."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()

@@ -20,7 +20,7 @@ from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.pages import SessionLine
-from agents_ledger.model.sessions import SessionStatus, Thread
+from agents_ledger.model.sessions import NATIVE, SessionStatus, Thread
 from agents_ledger.model.text import humanize
 
 # The columns that a narrow terminal does without, the first one first.
@@ -112,9 +112,9 @@ def _print(run: Invocation, lines: Sequence[SessionLine]) -> None:
         "AGE": [(humanize.age(line.session.updated_at, now, ago=""), "dim") for line in lines],
         "STATUS": [(line.session.status, "dim") for line in lines],
         "PERSONA": [(line.session.persona_id, "dim") for line in lines],
-        "ORIGIN": [(line.session.origin or "", "dim") for line in lines],
+        "ORIGIN": [(line.session.origin, "dim") for line in lines],
     }
-    for name, value in (("STATUS", "active"), ("PERSONA", "main"), ("ORIGIN", "")):
+    for name, value in (("STATUS", "active"), ("PERSONA", "main"), ("ORIGIN", NATIVE)):
         if {cell[0] for cell in columns[name]} == {value}:
             del columns[name]
     run.out.table(
