@@ -18,11 +18,12 @@ from agents_ledger.broker import policy
 from agents_ledger.cli.errors import EXIT_CODES
 from agents_ledger.ledger.subjects import Subjects
 from agents_ledger.model import errors
+from agents_ledger.model.access import SCOPES
 from agents_ledger.model.queue import QueueLimits
 from agents_ledger.web.errors import STATUS
 from agents_ledger.web.security import SAFE
 from agents_ledger.web.server import API
-from scripts import abilities
+from scripts import abilities, import_fields
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/reference"
@@ -192,7 +193,7 @@ def declared(value: type) -> dict[str, tuple[str, str | None]]:
     for base in reversed(value.__mro__):
         for node in class_body(base):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                hint = ast.unparse(node.annotation)
+                hint = ast.unparse(_hint_and_note(node)[0])
                 if not node.target.id.startswith("_") and "ClassVar" not in hint:
                     default = ast.unparse(node.value) if node.value else None
                     found[node.target.id] = (hint, default)
@@ -207,9 +208,21 @@ def comments(value: type) -> dict[str, str]:
         for node in class_body(base):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 _, mark, note = lines[(node.end_lineno or node.lineno) - 1].partition("  # ")
-                if mark and not note.startswith(("type:", "noqa")):
+                if not mark:
+                    note = _hint_and_note(node)[1]
+                if note and not note.startswith(("type:", "noqa")):
                     notes[node.target.id] = note.replace("|", "\\|")
     return notes
+
+
+def _hint_and_note(field: ast.AnnAssign) -> tuple[ast.expr, str]:
+    """The type of a field, and the description that Annotated adds to it."""
+    hint = field.annotation
+    if not (isinstance(hint, ast.Subscript) and ast.unparse(hint.value) == "Annotated"):
+        return hint, ""
+    kind, *metas = hint.slice.elts  # type: ignore[attr-defined]
+    words = (word for meta in metas for word in meta.keywords if word.arg == "description")
+    return kind, " ".join(ast.literal_eval(word.value) for word in words)
 
 
 @cache
@@ -306,6 +319,8 @@ def http_routes() -> str:
 
 def scopes(handler: Any, method: str) -> str:
     wanted = handler.opt.get("scopes") or [handler.opt.get("scope")]
+    if set(wanted) == set(SCOPES):
+        return "any"
     return " or ".join(scope or ("read" if method in SAFE else "write") for scope in wanted)
 
 
@@ -411,10 +426,17 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+REQUESTS = ROOT / "docs/sources/request.md"
+REQUEST_SCHEMA = FOLDER / "sessions-import.schema.json"
+
+
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, page in PAGES.items():
         (FOLDER / name).write_text(MADE + page(), encoding="utf-8")
+    REQUEST_SCHEMA.write_text(import_fields.schema(), encoding="utf-8")
+    requests = REQUESTS.read_text(encoding="utf-8")
+    REQUESTS.write_text(import_fields.page(requests), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from agents_ledger import Ledger, ToolCall
+from agents_ledger import Config, Ledger, NotFound, ToolCall
 from agents_ledger.bus import AgentBus, BusError
 from agents_ledger.bus.abilities import ABILITIES
 from tests.broker.loopback import loopback, responses_text
 from tests.builders import A_USAGE, a_call, chain
 from tests.bus.conftest import Ask
+from tests.importers.test_request_chunks import chunk, halves
 from tests.importers.test_requests import item
 
 
@@ -270,3 +271,75 @@ def test_every_schema_is_a_schema() -> None:
             assert schema["type"] == "object"
         assert ability.input_schema["additionalProperties"] is False
         assert ability.description.endswith(".")
+
+
+@pytest.mark.finding("spec-E")
+def test_sessions_are_merged_promoted_and_renamed(ask: Ask, ledger: Ledger) -> None:
+    chain(ledger, "long", 3)
+    chain(ledger, "short", 1)
+
+    merged = ask("ldg:session:merge", first="short", second="long")["session"]
+    assert merged["label"] == "long"
+    assert ledger.session("short").label == "long"
+
+    assert ask("ldg:session:unmerge", label="short")["session"]["label"] == "short"
+    assert ledger.session("short").label == "short"
+    assert ask("ldg:session:rename", key="short", label="brief")["session"]["label"] == "brief"
+    assert ledger.session("short").label == "brief"
+    ledger.alias("nick", "brief")
+    assert ask("ldg:session:remove_alias", alias="nick")["alias"]["session_label"] == "brief"
+    with pytest.raises(NotFound):
+        ledger.session("nick")
+
+    ledger.record("telegram:42", "q", "r")
+    promoted = ask("ldg:session:promote", channel="telegram:42", entity="person:ada")["session"]
+    assert ledger.session("telegram:42").label == ledger.session("person:ada").label
+    assert promoted["label"] == ledger.session("person:ada").label
+
+
+@pytest.mark.finding("spec-E")
+def test_events_configuration_and_permissions_are_read(ask: Ask, ledger: Ledger) -> None:
+    config = Config(directives={"model": "a", "max_tokens": 9}, constraints={"max_tokens": 5})
+    first = ledger.record("main", "How many?", "Two.", config=config)
+    ledger.record(
+        "main", "And now?", "Three.", steps=[a_call()], config=Config(), tools_available=[]
+    )
+
+    events = ask("ldg:event:list", target="main", last=1)["events"]
+    assert [(e["direction"], e["content"]) for e in events] == [
+        ("inbound", "And now?"),
+        ("outbound", "Three."),
+    ]
+    settings = ask("ldg:config:get", target=first.id)["config"]
+    assert settings["max_tokens"] == {
+        "value": 5, "by": "permission", "turn_id": None,
+        "instead_of": {"value": 9, "by": "directive", "turn_id": None},
+    }  # fmt: skip
+    inherited = ask("ldg:config:get", target="main")["config"]["model"]
+    assert (inherited["by"], inherited["turn_id"]) == ("inherited", first.id)
+    [misuse] = ask("ldg:permission:review", persona_id="main")["misuses"]
+    assert misuse["what"] == "not available"
+
+
+@pytest.mark.finding("spec-F")
+def test_a_session_is_imported_in_chunks(ask: Ask) -> None:
+    parts = halves(item())
+    first, last = (
+        ask("ldg:session:import", request=chunk(part, index, 2))["response"]
+        for index, part in enumerate(parts)
+    )
+
+    assert (first["status"], first["received"]) == ("staged", 1)
+    assert (last["status"], last["import"]["imported"]) == ("completed", 1)
+    assert len(ask("ldg:session:list")["sessions"]) == 1
+
+
+@pytest.mark.finding("spec-docs-request")
+def test_the_input_of_the_import_has_the_schema_of_requests(ledger: Ledger) -> None:
+    ability = next(a for a in ABILITIES if a.id == "ldg:session:import")
+    request = {"source": "aix", "idempotencyKey": "k1", "items": [item()]}
+
+    jsonschema.validate({"request": request}, ability.input_schema)
+    jsonschema.validate({"request": chunk("x", 0, 1)}, ability.input_schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"request": {**request, "items": [{}]}}, ability.input_schema)

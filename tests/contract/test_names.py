@@ -295,9 +295,9 @@ def test_of_several_sessions_none_is_guessed_but_a_subagent_gives_way(ledger: Le
     ledger.create_session(Session("shop-b", origin="agent", origin_session_id="same-id"))
 
     for typed in ("shop", "same-id", "same"):
-        with pytest.raises(Ambiguous, match=f"several sessions fit '{typed}': shop-a, shop-b$"):
+        with pytest.raises(Ambiguous, match=f"several sessions fit '{typed}': shop-a, shop-b\n"):
             ledger.lookup(typed)
     ledger.create_session("shop-c")
-    with pytest.raises(Ambiguous, match=r"several sessions fit 'shop': shop-a, shop-b, \.\.\.$"):
+    with pytest.raises(Ambiguous, match=r"several sessions fit 'shop': shop-a, shop-b, \.\.\.\n"):
         ledger.lookup("shop")
     assert ledger.lookup("shop-a-h") == "shop-a-helper"

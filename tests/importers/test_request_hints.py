@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents_ledger import Ledger, Session
-from agents_ledger.importers.requests import import_sessions
-from tests.importers.test_requests import item, label, request, turn_id
+from tests.importers.test_requests import import_sessions, item, label, request, turn_id
 
 
 def test_a_label_hint_names_a_session_that_is_there(ledger: Ledger) -> None:
@@ -17,7 +16,7 @@ def test_a_label_hint_names_a_session_that_is_there(ledger: Ledger) -> None:
     assert [s.label for s in ledger.sessions()] == ["shop"]
     assert ledger.session("shop").thread_id == turn_id("t2")
     assert ledger.session(label()).label == "shop"  # its own name is an alias
-    assert ledger.session("shop").origin is None  # what was said of it stays
+    assert ledger.session("shop").origin == "native"  # what was said of it stays
     later = import_sessions(ledger, request({**said, "sourceSessionFingerprint": "f2"}, key="k2"))
     assert later["results"][0]["sessionLabel"] == "shop"
     assert ledger.audit() == ()

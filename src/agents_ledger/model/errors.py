@@ -7,7 +7,8 @@ LedgerError
 │   └── NameTaken        a session, alias or turn of that name exists
 ├── Refused              the request contradicts the ledger's rules
 │   ├── Ambiguous        the prefix matches several turns or sessions
-│   └── MissingExtra     an optional package is not installed; an ImportError too
+│   ├── MissingExtra     an optional package is not installed; an ImportError too
+│   └── RequestRefused   a `sessions.import` request as a whole is invalid
 ├── EngineError          the model could not be run; `kind` says why
 └── StoreUnavailable     the database could not be used
     ├── Locked           another process held it too long
@@ -104,6 +105,17 @@ class MissingExtra(Refused, ModuleNotFoundError):
     def __init__(self, message: str, hint: str | None = None, package: str | None = None) -> None:
         super().__init__(message, hint)
         self.name = package
+
+
+class RequestRefused(Refused):
+    """A `sessions.import` request as a whole is invalid. The message is its code."""
+
+    hint = "Compare the request with docs/sources/request.md."
+
+    @property
+    def code(self) -> str:
+        """One of the codes in docs/sources/request.md."""
+        return str(self)
 
 
 class EngineError(LedgerError):
