@@ -197,8 +197,7 @@ def _check(new: NewTurn) -> None:
         raise Refused(f"a turn's role is one of {_words(_TURN_ROLES)}, not {new.role!r}")
     if new.status not in ("completed", "failed"):
         raise Refused(f"a recorded turn is completed or failed, not {new.status!r}")
-    for name in _TEXTS:
-        _check_text(name, getattr(new, name))
+    _check_texts(new, _TEXTS)
     if new.config is not None and not isinstance(new.config, Config):
         raise Refused(
             f"a turn's config is a Config, not {new.config!r:.80}", "Use Config(directives={...})."
@@ -268,8 +267,7 @@ def checked_step(step: StepT) -> StepT:
         texts, json_texts = _CALL_FIELDS
     else:
         raise Refused(f"a turn consists of messages and tool calls, not {type(step).__name__}")
-    for name in texts:
-        _check_text(name, getattr(step, name))
+    _check_texts(step, texts)
     values = {}
     for name in json_texts:
         value = getattr(step, name)
@@ -300,9 +298,11 @@ def _check_call(call: ToolCall) -> None:
         raise Refused("params_json is None", "A call without parameters has {}.")
 
 
-def _check_text(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, str):
-        raise Refused(f"{name} is {value!r:.80}", "It is text, or None.")
+def _check_texts(of: object, names: tuple[str, ...]) -> None:
+    for name in names:
+        value = getattr(of, name)
+        if value is not None and not isinstance(value, str):
+            raise Refused(f"{name} is {value!r:.80}", "It is text, or None.")
 
 
 def _words(words: Iterable[str]) -> str:
