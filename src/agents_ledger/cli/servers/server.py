@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from agents_ledger.asgi.limits import AuditLimits, ReadTimeouts
+from agents_ledger.bus.live_turns import LiveLimits
 from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model import settings
@@ -29,6 +30,7 @@ PORTS_TRIED = 20
 # New objects between two runs of the garbage collector, which took 6 % of the server's time.
 GARBAGE_MIN = 10_000
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be compared with
 
 
 class Serving(Struct, frozen=True, kw_only=True):
@@ -43,6 +45,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     logins: LoginLimits = LoginLimits()
     timeouts: ReadTimeouts = ReadTimeouts()
     audits: AuditLimits = AuditLimits()
+    live: LiveLimits = LiveLimits()
 
 
 class Server:
@@ -70,9 +73,14 @@ class Server:
     def address(self) -> str:
         """The address without a token."""
         host = f"[{self._serving.host}]" if ":" in self._serving.host else self._serving.host
-        if self._serving.names and host in ("0.0.0.0", "[::]"):  # noqa: S104
-            host = self._serving.names[0]
+        if self._serving.host in ANY_ADDRESS:
+            host = self._serving.names[0] if self._serving.names else "localhost"
         return f"{'https' if self.is_https else 'http'}://{host}:{self.port}/"
+
+    @property
+    def has_public_name(self) -> bool:
+        """Whether every machine that reaches it knows a name that it answers to."""
+        return self._serving.host not in ANY_ADDRESS or bool(self._serving.names)
 
     @property
     def address_with_token(self) -> str:
@@ -84,13 +92,22 @@ class Server:
         because other users of the machine can read the arguments of processes."""
         return f"{self.address}login?code={self._logins.new_code(RUN_TOKEN.id)}"
 
-    def run(self, *, own_process: bool = False) -> None:
-        """Serve until interrupted or stopped. `own_process`: nothing else runs in this process."""
+    def run(
+        self, *, own_process: bool = False, on_start: Callable[[], None] = lambda: None
+    ) -> None:
+        """Serve until interrupted or stopped. `own_process`: nothing else runs in this process.
+        `on_start` is called when the server is ready."""
         import uvicorn
 
         from agents_ledger.asgi.read_timeouts import protocol_with
         from agents_ledger.web.security import TokenDoor
         from agents_ledger.web.server import make
+
+        def started() -> None:
+            # Not before uvicorn handles Ctrl-C: raised in a finalizer, it would be lost.
+            if own_process:
+                _freeze_garbage()
+            on_start()
 
         door = TokenDoor(self.secret, self._ledger.tokens, self._logins)
         config = uvicorn.Config(
@@ -101,6 +118,8 @@ class Server:
                 with_broker=self._has_engine(),
                 audits=self._serving.audits,
                 imports=self._imports,
+                on_start=started,
+                live=self._serving.live,
             ),
             http=protocol_with(self._serving.timeouts),
             log_level="warning",
@@ -116,8 +135,6 @@ class Server:
             ssl_version=ssl.PROTOCOL_TLS_SERVER,
         )
         self._uvicorn = uvicorn.Server(config)
-        if own_process:
-            _freeze_garbage()
         try:
             self._uvicorn.run(sockets=[self._socket])
         finally:

@@ -173,7 +173,7 @@ class AsyncReadVerbs(AsyncFace):
         before: bool = False,
         count: Counter = estimate_tokens,
     ) -> Context:
-        """What a model is shown when it is asked `query` on a thread.
+        """What a model is shown when it is asked `query` on a thread, or in a new session.
 
         `before`: what it was shown when the target's own query was asked. A `budget` in tokens is
         met by cuts in a documented order; the `last` turns and the query are never cut.

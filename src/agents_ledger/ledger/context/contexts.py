@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from agents_ledger.ledger.turns import recording, threads
 from agents_ledger.model.context import Cut, Item, Part, Problem, Repair
-from agents_ledger.model.errors import Refused
+from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.text.tokens import LAST_TURNS, Counter, estimate_tokens
 from agents_ledger.model.turns import Message, Query
 from agents_ledger.store.database import Transaction
@@ -103,7 +103,7 @@ def context(
     """The context of a target; see Ledger.context."""
     if (budget is not None and budget < 1) or last < 0:
         raise Refused(f"a budget of {budget} tokens with the last {last} turns cannot be kept")
-    new_query = () if query is None else recording.messages_of(query)
+    new_query = tuple(map(recording.checked_step, recording.messages_of(query or ())))
     if before:
         turn = threads.turn(tx, target)
         return _at(
@@ -115,7 +115,12 @@ def context(
             last=last,
             count=count,
         )
-    turn_id = threads.resolve(tx, target)
+    try:
+        turn_id = threads.resolve(tx, target)
+    except NotFound:
+        if not new_query:
+            raise
+        turn_id = None  # the session begins with this query
     return _at(
         tx, turn_id, prompt_of=turn_id, query=new_query, budget=budget, last=last, count=count
     )

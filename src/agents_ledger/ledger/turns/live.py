@@ -17,6 +17,7 @@ from msgspec.structs import asdict, replace
 
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
+from agents_ledger.ledger.sessions.heads import Pointer
 from agents_ledger.ledger.turns import recording, threads, unfinished
 from agents_ledger.ledger.turns.recording import PreparedTurn
 from agents_ledger.model.errors import Conflict, HeadMoved, OutcomeUnknown, Refused
@@ -30,7 +31,7 @@ from agents_ledger.model.turns import (
     Turn,
     TurnStatus,
     Usage,
-    to_json,
+    encoded,
 )
 from agents_ledger.store.database import Database, Transaction, Work
 
@@ -126,7 +127,7 @@ class LiveState:
         """A message between query and response; a text becomes an assistant message."""
         if isinstance(message, str):
             message = Message("assistant", message)
-        recording.check_step(message)
+        message = recording.checked_step(message)
         earlier = self._repeated(message)
         filled = earlier or recording.fill_message(message, self.id, self._next(), now_ms())
         return filled, partial(
@@ -148,11 +149,10 @@ class LiveState:
     def call(
         self, tool_name: str, params: object, call_id: str, tool_number: int | None
     ) -> ToolCall:
-        params_json = "{}" if params is None else to_json(params)
-        call = ToolCall(
-            tool_name, params_json, status="running", id=call_id, tool_number=tool_number
+        params_json = "{}" if params is None else encoded(params, "params")
+        call = recording.checked_step(
+            ToolCall(tool_name, params_json, status="running", id=call_id, tool_number=tool_number)
         )
-        recording.check_step(call)
         earlier = self._repeated(call)
         filled = earlier or recording.fill_call(
             call, self.id, self._next(), now_ms(), self._speaker
@@ -167,8 +167,7 @@ class LiveState:
         messages: list[Message] = []
         calls: list[ToolCall] = []
         outcomes: list[ToolCall] = []
-        for step in steps:
-            recording.check_step(step)
+        for step in map(recording.checked_step, steps):
             if isinstance(step, Message):
                 message = self._repeated(step)
                 messages.append(message or recording.fill_message(step, self.id, self._next(), now))
@@ -211,10 +210,10 @@ class LiveState:
         if isinstance(response, str):
             response = Message("assistant", response)
         if response is not None:
-            recording.check_step(response)
+            response = recording.checked_step(response)
             recording.check_response(response)
         if fields.get("permissions_used") is not None:
-            fields["permissions_used"] = to_json(fields["permissions_used"])
+            fields["permissions_used"] = encoded(fields["permissions_used"], "permissions_used")
         return self._sealing(Sealing("completed", None, response, **fields))
 
     def fail(
@@ -444,10 +443,14 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     completed = sealing.status == "completed"
     threads.put(tx, turn_id, place, join=completed)
     index_queue.changed(tx, [turn_id])
-    if not completed:
-        return None
-    # The turn is stored in any case: the answer was paid for. The caller learns that the head did
-    # not follow and may fork from it.
+    return _follow(tx, session, parent_id, turn_id) if completed else None
+
+
+def _follow(
+    tx: Transaction, session: Pointer, parent_id: str | None, turn_id: str
+) -> HeadMoved | None:
+    """Move the head to a sealed turn, unless another writer was first. The turn is stored in any
+    case, because the answer was paid for; the caller may fork from it."""
     if session.thread_id != parent_id:
         return HeadMoved(session.label, parent_id, session.thread_id, turn_id)
     heads.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record")
@@ -458,10 +461,9 @@ def _ended_so(turn: Turn, sealing: Sealing) -> bool:
     """Whether a sealed turn ended like this. Fields that were not passed are not compared."""
     response = sealing.response
     stored = None if turn.response is None else _plain(turn.response)
-    usage = Usage(*(getattr(turn, name) for name in Usage.__struct_fields__))
     return (
         (turn.status, turn.error) == (sealing.status, sealing.error)
-        and usage == replace(sealing.usage, total_tokens=sealing.usage.total)
+        and turn.usage == replace(sealing.usage, total_tokens=sealing.usage.total)
         and sealing.model in (None, turn.model)
         and sealing.provider in (None, turn.provider)
         and sealing.permissions_used in (None, turn.permissions_used)
