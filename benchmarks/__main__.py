@@ -13,6 +13,7 @@ from typing import NamedTuple
 from benchmarks import (
     against,
     broker,
+    commands,
     context,
     depth,
     figures,
@@ -53,6 +54,7 @@ PARTS = {
     "routing": Part("Smart routing on real sessions", routing.routing),
     "searching": Part("Searching", searching.searching),
     "starting": Part("Starting", starting.starting),
+    "cli": Part("The command line", commands.commands),
     "others": Part("Other figures", others.others),
     "limit": Part("The limit: where the time goes", limit.limit),
     "postgres": Part("PostgreSQL, against hand-written SQL", postgres.postgres),

@@ -58,6 +58,59 @@ def test_help_imports_neither_commands_nor_what_they_need() -> None:
     assert not modules & {"rich", "sqlite3", "msgspec", "platformdirs", "importlib.metadata"}
 
 
+# Each takes milliseconds to import, and none of these commands needs it.
+SLOW = {
+    "asyncio", "csv", "difflib", "hashlib", "importlib.metadata", "jinja2", "logging",
+    "markdown_it", "rich.console", "shutil", "subprocess", "tempfile", "zoneinfo",
+    "agents_ledger.ledger.search.tokenizer", "agents_ledger.model.reports.prices",
+}  # fmt: skip
+OURS_MAX = 105  # modules of this package; a command that only reads needs about 95
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        (["sessions"], set()),
+        (["show", "main"], set()),
+        (["tree"], set()),
+        (["history", "main"], set()),
+        (["alias", "main"], set()),
+        (["sql", "SELECT 1"], set()),
+        (["usage", "--utc"], {"csv", "agents_ledger.model.reports.prices"}),
+        (["search", "question"], {"agents_ledger.ledger.search.tokenizer"}),
+    ],
+)
+def test_a_command_imports_little(
+    file: str, words: list[str], needed: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger.open(file) as ledger:
+        ledger.record("main", "A question · with a sign", "An answer…")
+    monkeypatch.setenv("AGENTS_LEDGER", file)
+
+    modules = imported(words)
+
+    assert modules & SLOW <= needed
+    assert len([name for name in modules if name.startswith("agents_ledger")]) <= OURS_MAX
+
+
+def test_completing_a_label_does_not_import_what_prints_turns(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Ledger.open(file).close()
+    for name, value in {
+        "AGENTS_LEDGER": file,
+        "_AGENTS_LEDGER_COMPLETE": "bash_complete",
+        "COMP_WORDS": "agents-ledger show m",
+        "COMP_CWORD": "2",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    modules = imported([])
+
+    assert "agents_ledger.ledger.ledger" in modules
+    assert not modules & {*SLOW, "agents_ledger.cli.explore.turn_printer", "rich.cells"}
+
+
 def test_help_lists_every_command() -> None:
     code, out, err = finished("--help")
 

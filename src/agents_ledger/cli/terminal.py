@@ -7,7 +7,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,11 +14,11 @@ from typing import Any
 
 import click
 
-from agents_ledger.model.program import as_typed
 from agents_ledger.model.text.sanitize import OTHERS, one_line, visible
 
 SCHEMA_VERSION = 1  # of every JSON answer
 PIPED_WIDTH = 100
+PIPED_HEIGHT = 24
 FLEXIBLE_MIN = 24  # columns of a terminal
 
 _UNSAFE_IN_JSON = re.compile(f"[\x7f{OTHERS}]")
@@ -42,6 +41,7 @@ _ASCII = str.maketrans(
         "│": "|", "├": "+", "╰": "`", "─": "-", "┄": "-", "┆": ":", "→": "->", "·": "-",
     }
 )  # fmt: skip
+_DRAWN = dict.fromkeys(_ASCII)
 
 Span = str | tuple[str, str]  # text, or text and its style
 
@@ -67,7 +67,7 @@ def spreadsheet_cell(value: object) -> object:
 
 def width_of(text: str) -> int:
     """The number of terminal columns that a line takes."""
-    if text.isascii():
+    if text.translate(_DRAWN).isascii():  # what this program draws takes one column each
         return len(text)
     from rich.cells import cell_len
 
@@ -122,7 +122,7 @@ class Output:
     def __init__(self) -> None:
         stream = sys.stdout
         self.is_terminal = stream.isatty()
-        self.width, self._height = shutil.get_terminal_size((PIPED_WIDTH, 24))
+        self.width, self._height = _terminal_size()
         self._page: list[str] | None = None
         self._colour = _wants_colour(self.is_terminal)
         self._ascii = not _can_draw(stream.encoding)
@@ -265,6 +265,8 @@ def prompt() -> None:
 
 def diagnostic(kind: str, text: str) -> None:
     """Print `kind: text` on stderr; further lines of the text are indented."""
+    from agents_ledger.model.program import as_typed
+
     first, *rest = lines_of(as_typed(text))
     note((f"{kind}:", "bad" if kind == "error" else "dim"), " ", first)
     for line in rest:
@@ -309,6 +311,19 @@ def _room(columns: Sequence[Sequence[tuple[str, str]]], at: int, width: int) -> 
     """The width that the other columns leave for one."""
     used = sum(_width(column) + 2 for index, column in enumerate(columns) if index != at)
     return width - used
+
+
+def _terminal_size() -> tuple[int, int]:
+    """Columns and lines, as shutil.get_terminal_size() finds them; importing that takes 2 ms."""
+    try:
+        actual = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    except (OSError, ValueError):
+        actual = os.terminal_size((PIPED_WIDTH, PIPED_HEIGHT))
+    columns, lines = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))
+    return (
+        int(columns if columns.isdecimal() else 0) or actual.columns or PIPED_WIDTH,
+        int(lines if lines.isdecimal() else 0) or actual.lines or PIPED_HEIGHT,
+    )
 
 
 def _pair(span: Span) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 import msgspec
@@ -174,6 +173,8 @@ def count_edit(old: str, new: str) -> LineCounts | None:
     if len(old) + len(new) > DIFF_MAX:
         return None
     before, after = old.splitlines(), new.splitlines()
+    from difflib import SequenceMatcher
+
     blocks = SequenceMatcher(None, before, after).get_matching_blocks()
     kept = sum(block.size for block in blocks)
     return LineCounts(len(after) - kept, len(before) - kept)

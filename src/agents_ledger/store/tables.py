@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from agents_ledger.store.database import Transaction
 
 # Each with its key, in an order in which references come after what they refer to.
@@ -68,6 +66,8 @@ def columns(tx: Transaction) -> dict[str, list[str]]:
 
 def digests(tx: Transaction, compared: dict[str, list[str]]) -> dict[str, tuple[int, str]]:
     """Number of the rows of every table, and hash of their columns that are compared."""
+    import hashlib  # loads OpenSSL, which most commands do not need
+
     digests = {}
     for table, key in TABLES.items():
         names = ", ".join(compared[table])

@@ -12,7 +12,7 @@ import click
 from msgspec import structs
 
 from agents_ledger.cli.command import Invocation, command, complete_target
-from agents_ledger.cli.explore.show import TurnPrinter
+from agents_ledger.cli.explore.turn_printer import TurnPrinter
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.sessions import Thread

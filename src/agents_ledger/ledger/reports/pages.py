@@ -11,8 +11,7 @@ from msgspec import structs
 
 from agents_ledger.ledger.context.window import boundary_at
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.reports import trees, usage
-from agents_ledger.ledger.search import tokenizer
+from agents_ledger.ledger.reports import trees
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import NotFound, Refused
@@ -119,6 +118,8 @@ class Pages:
 
     def is_long(self, target: str, *, visible: bool = False) -> bool:
         """Whether reading a thread takes long; `visible`: only the part that a model is shown."""
+
+        from agents_ledger.ledger.reports import usage
 
         def work(tx: Transaction) -> bool:
             turn_id = threads.resolve(tx, target)
@@ -260,7 +261,11 @@ class Pages:
 
 
 def _names_like(tx: Transaction, statement: str, text: str | None) -> list[str]:
-    return [] if text is None else tokenizer.names_like((row[0] for row in tx.run(statement)), text)
+    if text is None:
+        return []
+    from agents_ledger.ledger.search import tokenizer
+
+    return tokenizer.names_like((row[0] for row in tx.run(statement)), text)
 
 
 def _like(text: str | None) -> str | None:

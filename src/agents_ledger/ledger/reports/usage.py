@@ -15,7 +15,6 @@ from typing import NamedTuple, cast, get_args
 from msgspec import structs
 
 from agents_ledger.ledger.reports import daily_totals
-from agents_ledger.ledger.search import tokenizer
 from agents_ledger.ledger.turns.threads import DEEPEST
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports import prices
@@ -81,6 +80,8 @@ def _selected(rows: Iterable[Row], turns: TurnFilter) -> _Selected:
     def names(column: int, wanted: str | None) -> list[str] | None:
         if wanted is None:
             return None
+        from agents_ledger.ledger.search import tokenizer
+
         return tokenizer.names_like({row[column] for row in rows} - {None}, wanted)
 
     return _Selected(names(1, turns.model), names(3, turns.project))

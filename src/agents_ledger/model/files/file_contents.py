@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import unified_diff
 from typing import Any, NamedTuple
 
 from agents_ledger.model.files.file_tools import FileChange, changes_of, decoded, touched
@@ -226,6 +225,8 @@ def edits_of(params: dict[str, Any]) -> Iterator[Change]:
 
 def difference(old: str, new: str, lines_max: int = DIFF_LINES_MAX) -> str:
     """The lines taken away and put in their place, each with its sign."""
+    from difflib import unified_diff
+
     lines = list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=3))[2:]
     if len(lines) > lines_max:
         lines = [*lines[:lines_max], f"@@ {len(lines) - lines_max} more lines @@"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from functools import cache
 from pathlib import Path
@@ -15,11 +14,11 @@ _AS_OF = re.compile(r"As of: (\S+)")
 # anthropic/claude-opus-4.8 of OpenRouter, anthropic:claude-opus-4-8 of pydantic-ai,
 # claude-opus-4-8@20260701 of Vertex, gpt-5.2-2025-12-11 of OpenAI.
 _ADDITIONS = (
-    re.compile(r"\[\w+\]$"),
-    re.compile(r"-v\d+(:\d+)?$"),
-    re.compile(r"^.*[/:]"),
-    re.compile(r"^([a-z]+\.)*(amazon|anthropic|deepseek|google|mistral|openai|qwen|zai)\."),
-    re.compile(r"[-@](20\d{6}|20\d\d-\d\d-\d\d|latest|default)$"),
+    r"\[\w+\]$",
+    r"-v\d+(:\d+)?$",
+    r"^.*[/:]",
+    r"^([a-z]+\.)*(amazon|anthropic|deepseek|google|mistral|openai|qwen|zai)\.",
+    r"[-@](20\d{6}|20\d\d-\d\d-\d\d|latest|default)$",
 )
 
 
@@ -34,6 +33,8 @@ class Price(NamedTuple):
 
 @cache
 def _table() -> tuple[str, dict[str, Price]]:
+    import csv
+
     text = _FILE.read_text(encoding="utf-8")
     dated = _AS_OF.search(text)
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
@@ -73,5 +74,5 @@ def _spelled(name: str) -> str:
 
 def _without_additions(name: str) -> str:
     for addition in _ADDITIONS:
-        name = addition.sub("", name)
+        name = re.sub(addition, "", name)
     return name
