@@ -10,6 +10,7 @@ import pytest
 
 from agents_ledger import AsyncLedger, Ledger
 from agents_ledger.broker.broker import Broker
+from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.events import RunEvent
 from agents_ledger.broker.policy import Policy
 from tests.contract.conftest import audited  # noqa: F401
@@ -32,7 +33,7 @@ def with_broker(address: str) -> WithBroker:
         async def within() -> T:
             async with (
                 AsyncLedger.open(address) as ledger,
-                Broker(ledger, policy, engine, tools=tools) as broker,
+                Broker(ledger, policy, engine or EchoEngine(), tools=tools) as broker,
             ):
                 return await asyncio.wait_for(act(broker), PATIENCE_S)
 

@@ -12,7 +12,7 @@ from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.entry_follower import EntryFollower
 from agents_ledger.broker.events import LAST, Completed, RunEvent, Started
-from agents_ledger.model.agents.engine import Event, TextPiece
+from agents_ledger.model.agents.engine import EngineEvent, TextPiece
 from tests.broker.conftest import WithBroker
 
 
@@ -23,7 +23,7 @@ class HeldEngine(EchoEngine):
         super().__init__()
         self.may_answer = asyncio.Event()
 
-    async def run(self, request: Request) -> AsyncIterator[Event]:
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         await self.may_answer.wait()
         async for event in super().run(request):
             yield event

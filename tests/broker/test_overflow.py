@@ -25,7 +25,7 @@ from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.events import Compacted, Completed, Failed, Started
 from agents_ledger.broker.policy import ContextLimits, EngineChoice, Policy
 from agents_ledger.broker.tools import offer
-from agents_ledger.model.agents.engine import CallBegun, CallFinished, Event, Finished
+from agents_ledger.model.agents.engine import CallBegun, CallFinished, EngineEvent, Finished
 from tests.broker.conftest import WithBroker, answer_of, events_of
 from tests.broker.loopback import Failure, Loopback, loopback, openai_text
 from tests.engines import on_sqlite
@@ -144,7 +144,7 @@ class TooLate:
     def __init__(self) -> None:
         self.seen: tuple[Any, ...] = ()
 
-    async def run(self, request: Request) -> AsyncIterator[Event]:
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         if "summar" in (request.system_prompt or "").lower():
             yield MessageDone("a summary")
             yield Finished()

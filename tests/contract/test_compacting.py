@@ -30,7 +30,7 @@ from agents_ledger import (
 )
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.ledger.context import compaction
-from agents_ledger.model.agents.engine import Event
+from agents_ledger.model.agents.engine import EngineEvent
 from tests.builders import chain
 from tests.raw import Raw
 
@@ -45,7 +45,7 @@ class Summariser:
         self.finished = {"usage": Usage(100, 10), "model": "small", "provider": "here", **finished}
         self.asked: list[Request] = []
 
-    async def run(self, request: Request) -> AsyncIterator[Event]:
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         self.asked.append(request)
         yield MessageDone(self.text)
         yield Finished(**self.finished)
@@ -283,7 +283,7 @@ def test_other_errors_of_an_engine_come_through_and_change_nothing(
     class Broken:
         name = "broken"
 
-        async def run(self, request: Request) -> AsyncIterator[Event]:
+        async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
             raise ZeroDivisionError
             yield
 
@@ -331,7 +331,7 @@ def test_turns_recorded_meanwhile_are_kept(ledger: Ledger, address: str) -> None
     turns = talk(ledger, "main", 5)
 
     class Slow(Summariser):
-        async def run(self, request: Request) -> AsyncIterator[Event]:
+        async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
             turns.extend(talk(ledger, "main", 1))
             async for event in super().run(request):
                 yield event
@@ -348,7 +348,7 @@ def test_a_head_that_went_elsewhere_or_was_compacted_meanwhile_is_told(ledger: L
     turns = talk(ledger, "main", 4)
 
     class Moving(Summariser):
-        async def run(self, request: Request) -> AsyncIterator[Event]:
+        async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
             ledger.move("main", turns[1])
             async for event in super().run(request):
                 yield event
@@ -359,7 +359,7 @@ def test_a_head_that_went_elsewhere_or_was_compacted_meanwhile_is_told(ledger: L
     ledger.move("main", turns[3])
 
     class Racing(Summariser):
-        async def run(self, request: Request) -> AsyncIterator[Event]:
+        async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
             ledger.compact("main", strategy="sliding_window", budget=200)
             async for event in super().run(request):
                 yield event
@@ -466,7 +466,7 @@ def test_cancelling_while_it_is_summarised_changes_nothing(
     begun = asyncio.Event()
 
     class Endless(Summariser):
-        async def run(self, request: Request) -> AsyncIterator[Event]:
+        async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
             begun.set()
             await asyncio.sleep(3600)
             yield MessageDone("never")

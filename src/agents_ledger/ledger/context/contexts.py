@@ -98,6 +98,7 @@ def context(
     budget: int | None = None,
     last: int = LAST_TURNS,
     before: bool = False,
+    system_prompt: str | None = None,
     count: Counter = estimate_tokens,
 ) -> Context:
     """The context of a target; see Ledger.context."""
@@ -106,24 +107,25 @@ def context(
     new_query = () if query is None else recording.messages_of(query)
     if before:
         turn = threads.turn(tx, target)
-        return _at(
-            tx,
-            turn.parent_turn_id,
-            prompt_of=turn.id,
-            query=new_query or turn.query,
-            budget=budget,
-            last=last,
-            count=count,
-        )
-    turn_id = threads.resolve(tx, target)
+        prompt_of: str | None = turn.id
+        turn_id, new_query = turn.parent_turn_id, new_query or turn.query
+    else:
+        turn_id = prompt_of = threads.resolve(tx, target)
     return _at(
-        tx, turn_id, prompt_of=turn_id, query=new_query, budget=budget, last=last, count=count
+        tx,
+        turn_id,
+        prompt_of=prompt_of,
+        query=new_query,
+        budget=budget,
+        last=last,
+        system_prompt=system_prompt,
+        count=count,
     )
 
 
 def at(tx: Transaction, turn_id: str, *, count: Counter = estimate_tokens) -> Context:
     """The whole context of an exact turn."""
-    return _at(tx, turn_id, prompt_of=turn_id, query=(), budget=None, last=LAST_TURNS, count=count)
+    return _at(tx, turn_id, prompt_of=turn_id, count=count)
 
 
 def _at(
@@ -131,9 +133,10 @@ def _at(
     turn_id: str | None,
     *,
     prompt_of: str | None,
-    query: tuple[Message, ...],
-    budget: int | None,
-    last: int,
+    query: tuple[Message, ...] = (),
+    budget: int | None = None,
+    last: int = LAST_TURNS,
+    system_prompt: str | None = None,
     count: Counter,
 ) -> Context:
     from agents_ledger.context.assembly import assemble
@@ -141,7 +144,14 @@ def _at(
 
     boundary = window.boundary_at(tx, turn_id)
     history, unread = window.visible(
-        tx, turn_id, prompt_of, boundary=boundary, query=query, budget=budget, count=count
+        tx,
+        turn_id,
+        prompt_of,
+        boundary=boundary,
+        query=query,
+        budget=budget,
+        system_prompt=system_prompt,
+        count=count,
     )
     assembled = assemble(history, budget=budget, last=last, count=count)
     return of(

@@ -165,6 +165,7 @@ def _check(new: NewTurn) -> None:
         check_step(step)
     check_response(new.response)
     check_usage(new.usage)
+    configs.check_recorded(new.config)
     _check_times(new.started_at, new.completed_at)
     if (new.status == "failed") != (new.error is not None):
         raise Refused("a failed turn says why in `error`, a completed one has none")
