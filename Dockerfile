@@ -18,6 +18,6 @@ VOLUME /data
 ENV AGENTS_LEDGER=/data/ledger.db
 EXPOSE 8717
 
-# The first command creates the ledger if there is none. TLS ends at the proxy in front of the container,
+# TLS ends at the proxy in front of the container,
 # hence --insecure. The token is in the log.
-CMD ["sh", "-c", "agents-ledger up --no-import --no-demo --no-serve && exec agents-ledger serve --host 0.0.0.0 --insecure --no-browser"]
+CMD ["agents-ledger", "serve", "--host", "0.0.0.0", "--insecure", "--no-browser"]

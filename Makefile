@@ -9,7 +9,6 @@ else
 BIN := $(VENV)/bin
 endif
 PEERS := .venv-peers
-PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 CODE := src tests scripts $(wildcard benchmarks)
 COMPILE := $(BIN)/uv pip compile pyproject.toml --group build --universal \
   --python-version 3.11 --generate-hashes --no-header --quiet $(ARGS)
@@ -92,14 +91,6 @@ clean:
 	rm -rf $(VENV) $(PEERS) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests scripts benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
-# Python compiles what it imports; to compile all of it here would take half a minute.
-$(VENV)/installed-%: requirements/%.txt pyproject.toml | $(BIN)/python$(EXE)
-	$(PIP) install --no-compile --require-hashes -r $<
-	$(PIP) install --no-compile --no-deps --no-build-isolation --editable .
+$(VENV)/installed-%: requirements/%.txt pyproject.toml
+	@$(PYTHON) scripts/install.py $(VENV) $<
 	@touch $@
-
-# Some systems ship venv without the pip it would copy: then the system's pip brings one in.
-$(BIN)/python$(EXE):
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) \
-	  && $(PYTHON) -m pip --python $(BIN)/python$(EXE) install -qq pip; }

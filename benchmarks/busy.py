@@ -53,7 +53,7 @@ def session(number: int, at: int, turns: int = TURNS) -> Iterator[Work]:
     new = Session(
         label,
         persona_id=f"persona-{number % 5}",
-        origin=("claude_code", "codex", None)[number % 3],
+        origin=("claude_code", "codex", "native")[number % 3],
         title=f"Work on subject {number}" if number % 2 else None,
     )
     yield partial(heads.create, session=new)

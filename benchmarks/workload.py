@@ -22,7 +22,7 @@ from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.turns import recording
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.sqlite.engine import SqliteDatabase
-from agents_ledger.store.tables import digests
+from agents_ledger.store.tables import columns, digests
 
 PRAGMAS = (
     "journal_mode=WAL",
@@ -207,7 +207,7 @@ def same_rows(one: Path, other: Path) -> bool:
     def rows(path: Path) -> dict[str, tuple[int, str]]:
         database = SqliteDatabase(str(path), read_only=True)
         try:
-            return database.read(digests)
+            return database.read(lambda tx: digests(tx, columns(tx)))
         finally:
             database.close()
 

@@ -64,7 +64,7 @@ def kind(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(f"`{word}`" for word in schema["enum"])
     if "anyOf" in schema:
-        return " or ".join(kind(part) for part in schema["anyOf"])
+        return " or ".join(dict.fromkeys(kind(part) for part in schema["anyOf"]))
     said = schema.get("type", "any value")
     if said == "array":
         return f"list of {kind(schema.get('items') or {})}"

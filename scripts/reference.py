@@ -25,7 +25,7 @@ from agents_ledger.model.queue import QueueLimits
 from agents_ledger.web.errors import STATUS
 from agents_ledger.web.security import SAFE
 from agents_ledger.web.server import API
-from scripts import abilities
+from scripts import abilities, import_fields
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/reference"
@@ -199,7 +199,7 @@ def declared(value: type) -> dict[str, tuple[str, str | None]]:
     for base in reversed(value.__mro__):
         for node in class_body(base):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                hint = ast.unparse(node.annotation)
+                hint = ast.unparse(_hint_and_note(node)[0])
                 if not node.target.id.startswith("_") and "ClassVar" not in hint:
                     default = ast.unparse(node.value) if node.value else None
                     found[node.target.id] = (hint, default)
@@ -215,12 +215,25 @@ def comments(value: type) -> dict[str, str]:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 _, mark, note = lines[(node.end_lineno or node.lineno) - 1].partition("  # ")
                 if not mark or note.startswith(("type:", "noqa")):
-                    above = reversed(lines[: node.lineno - 1])
-                    own = [*takewhile(lambda line: line.startswith("    # "), above)]
-                    note = " ".join(line.removeprefix("    # ") for line in reversed(own))
+                    note = _hint_and_note(node)[1] or _note_above(lines, node.lineno)
                 if note:
                     notes[node.target.id] = note.replace("|", "\\|")
     return notes
+
+
+def _hint_and_note(field: ast.AnnAssign) -> tuple[ast.expr, str]:
+    """The type of a field, and the description that Annotated adds to it."""
+    hint = field.annotation
+    if not (isinstance(hint, ast.Subscript) and ast.unparse(hint.value) == "Annotated"):
+        return hint, ""
+    kind, *metas = hint.slice.elts  # type: ignore[attr-defined]
+    words = (word for meta in metas for word in meta.keywords if word.arg == "description")
+    return kind, " ".join(ast.literal_eval(word.value) for word in words)
+
+
+def _note_above(lines: list[str], line: int) -> str:
+    above = takewhile(lambda text: text.startswith("    # "), reversed(lines[: line - 1]))
+    return " ".join(text.removeprefix("    # ") for text in reversed([*above]))
 
 
 @cache
@@ -431,10 +444,17 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+REQUESTS = ROOT / "docs/sources/request.md"
+REQUEST_SCHEMA = FOLDER / "sessions-import.schema.json"
+
+
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, page in PAGES.items():
         (FOLDER / name).write_text(MADE + page(), encoding="utf-8")
+    REQUEST_SCHEMA.write_text(import_fields.schema(), encoding="utf-8")
+    requests = REQUESTS.read_text(encoding="utf-8")
+    REQUESTS.write_text(import_fields.page(requests), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -51,12 +51,20 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
     from agents_ledger.model.errors import (
         Ambiguous as Ambiguous, Conflict as Conflict, Damaged as Damaged, DiskFull as DiskFull,
         EngineError as EngineError, HeadMoved as HeadMoved, LedgerError as LedgerError,
-        Locked as Locked, NameTaken as NameTaken, NewerLedger as NewerLedger,
-        NotALedger as NotALedger, NotFound as NotFound, OutcomeUnknown as OutcomeUnknown,
-        ReadOnly as ReadOnly, Refused as Refused, StoreUnavailable as StoreUnavailable,
-        Unreachable as Unreachable,
+        Locked as Locked, MissingExtra as MissingExtra, NameTaken as NameTaken,
+        NewerLedger as NewerLedger, NotALedger as NotALedger, NotFound as NotFound,
+        OutcomeUnknown as OutcomeUnknown, ReadOnly as ReadOnly, Refused as Refused,
+        RequestRefused as RequestRefused,
+        StoreUnavailable as StoreUnavailable, Unreachable as Unreachable,
     )
     from agents_ledger.model.ids import new_id as new_id, now_ms as now_ms
+    from agents_ledger.model.imports.requests import (
+        ChunkResponse as ChunkResponse, ImportChunk as ImportChunk, ImportItem as ImportItem,
+        ImportMessage as ImportMessage, ImportRequest as ImportRequest,
+        ImportResponse as ImportResponse, ImportResult as ImportResult,
+        ImportSession as ImportSession, ImportToolCall as ImportToolCall,
+        ImportTurn as ImportTurn, import_schema as import_schema,
+    )
     from agents_ledger.model.queue import (
         Ask as Ask, Claim as Claim, QueueEntry as QueueEntry, QueueLimits as QueueLimits,
         Rollup as Rollup,
@@ -117,11 +125,15 @@ _MODULES = {
     "model.compaction": "Chosen Compaction CompactionPlan Strategy VisibleTurn",
     "model.context": "CallItem Cut ImageItem Problem Repair ResultItem TextItem ThinkingItem",
     "model.errors": (
-        "Ambiguous Conflict Damaged DiskFull EngineError HeadMoved LedgerError Locked NameTaken "
-        "NewerLedger NotALedger NotFound OutcomeUnknown ReadOnly Refused StoreUnavailable "
-        "Unreachable"
+        "Ambiguous Conflict Damaged DiskFull EngineError HeadMoved LedgerError Locked MissingExtra "
+        "NameTaken NewerLedger NotALedger NotFound OutcomeUnknown ReadOnly Refused RequestRefused "
+        "StoreUnavailable Unreachable"
     ),
     "model.ids": "new_id now_ms",
+    "model.imports.requests": (
+        "ChunkResponse ImportChunk ImportItem ImportMessage ImportRequest ImportResponse "
+        "ImportResult ImportSession ImportToolCall ImportTurn import_schema"
+    ),
     "model.queue": "Ask Claim QueueEntry QueueLimits Rollup",
     "model.reports.comparison": "Branch Comparison Replaced ToolCount TouchedFile WrittenFile",
     "model.reports.events": "Digest DigestSession Event",

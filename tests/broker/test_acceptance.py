@@ -23,9 +23,8 @@ from agents_ledger.broker.policy import (
     Workers,
 )
 from agents_ledger.broker.tools import offer
-from agents_ledger.importers.requests import import_sessions
 from tests.broker.conftest import WithBroker, answer_of
-from tests.importers.test_requests import item, label, request
+from tests.importers.test_requests import import_sessions, item, label, request
 from tests.web.conftest import Running
 
 TRANSCRIPTS = (

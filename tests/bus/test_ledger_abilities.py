@@ -16,6 +16,7 @@ from agents_ledger.bus.abilities import ABILITIES
 from tests.broker.loopback import loopback, responses_text
 from tests.builders import A_USAGE, a_call, chain
 from tests.bus.conftest import Ask
+from tests.importers.test_request_chunks import chunk, halves
 from tests.importers.test_requests import item
 
 
@@ -270,3 +271,27 @@ def test_every_schema_is_a_schema() -> None:
             assert schema["type"] == "object"
         assert ability.input_schema["additionalProperties"] is False
         assert ability.description.endswith(".")
+
+
+@pytest.mark.finding("spec-F")
+def test_a_session_is_imported_in_chunks(ask: Ask) -> None:
+    parts = halves(item())
+    first, last = (
+        ask("ldg:session:import", request=chunk(part, index, 2))["response"]
+        for index, part in enumerate(parts)
+    )
+
+    assert (first["status"], first["received"]) == ("staged", 1)
+    assert (last["status"], last["import"]["imported"]) == ("completed", 1)
+    assert len(ask("ldg:session:list")["sessions"]) == 1
+
+
+@pytest.mark.finding("spec-docs-request")
+def test_the_input_of_the_import_has_the_schema_of_requests(ledger: Ledger) -> None:
+    ability = next(a for a in ABILITIES if a.id == "ldg:session:import")
+    request = {"source": "aix", "idempotencyKey": "k1", "items": [item()]}
+
+    jsonschema.validate({"request": request}, ability.input_schema)
+    jsonschema.validate({"request": chunk("x", 0, 1)}, ability.input_schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"request": {**request, "items": [{}]}}, ability.input_schema)

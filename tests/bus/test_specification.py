@@ -267,6 +267,11 @@ def test_a_task_with_its_messages_is_saved_as_one(ask: Ask) -> None:
     ("pattern", "found"),
     [
         ("SELECT id FROM task_messages WHERE task_id = 'a' ORDER BY timestamp", ["m1", "m2"]),
+        pytest.param(
+            "SELECT * FROM messages WHERE task_id = 'a' ORDER BY timestamp",
+            ["task:m1", "task:m2"],
+            marks=pytest.mark.finding("spec-Q"),
+        ),
         ("SELECT id FROM calls WHERE task_id = 'a'", ["c1", "c2"]),
         ("SELECT id FROM tasks WHERE created_at BETWEEN 1 AND 15", ["a"]),
         ("SELECT id FROM tasks WHERE completion_status IS NULL", ["a"]),

@@ -52,9 +52,12 @@ def stored_and_read(raw: Raw, table: str, where: str, key: str, value: object) -
     """Each column of a row is filled, and the ledger's value for it is what is stored."""
     row = raw.row(table, where, key)
     internal = {"request_hash", "has_details", "ancestry"}
-    imported = {"source_title", "metadata_json", "source_has_more"} if table == "sessions" else {}
+    derived = {
+        "sessions": {"source_title", "metadata_json", "source_has_more"},
+        "messages": {"task_id", "timestamp"},
+    }
     for column, stored in row.items():
-        if column in imported:
+        if column in derived.get(table, ()):
             continue
         assert stored is not None, f"{table}.{column} was not written"
         if column not in internal:

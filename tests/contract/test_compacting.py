@@ -106,12 +106,28 @@ def test_a_summary_stands_for_what_does_not_stay_and_its_record_is_full(ledger: 
         "pieces": 1,
         "instructions": "mention names",
     }
-    assert (turn.total_tokens, turn.model) == (110, None)
+    assert (turn.total_tokens, turn.model, turn.provider) == (110, "small", "here")
     assert ledger.get_turn("main") == turn
     assert "question 4" in engine.question
     assert "question 5" not in engine.question
     assert "mention names" in engine.question
     assert engine.asked[0].config.max_tokens == 100
+
+
+@pytest.mark.finding("spec-P")
+def test_a_compaction_turn_names_the_model_that_summarised_and_its_thread_the_one_that_answers(
+    ledger: Ledger,
+) -> None:
+    talk(ledger, "main", 5)
+    ledger.record("main", "q" * 300, "r", model="large", provider="there")
+    turn = ledger.compact("main", engine=Summariser(), budget=400)
+
+    assert (turn.model, turn.provider) == ("small", "here")
+    thread = ledger.thread("main")
+    assert (thread.model, thread.provider) == ("large", "there")
+    window = ledger.compact("main", strategy="sliding_window", budget=200)
+    assert (window.model, window.provider) == (None, None)
+    assert ledger.audit() == ()
 
 
 def test_a_summary_of_summaries_carries_on_the_one_before(ledger: Ledger) -> None:

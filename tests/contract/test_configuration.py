@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from agents_ledger import Config, Ledger, Setting
-from agents_ledger.importers.requests import import_sessions
 from agents_ledger.model.errors import NotFound
 from tests.builders import chain
-from tests.importers.test_requests import item, label, request
+from tests.importers.test_requests import import_sessions, item, label, request
 
 DEFAULTS = {"model": "small", "temperature": 1}
 

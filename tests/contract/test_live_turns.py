@@ -17,6 +17,7 @@ from agents_ledger import (
     OutcomeUnknown,
     Refused,
     Session,
+    ToolCall,
     Usage,
     new_id,
 )
@@ -480,3 +481,52 @@ def test_a_response_of_unknown_outcome_is_not_taken_for_a_conflict(
     with pytest.raises(OutcomeUnknown):
         respond_again()
     assert ledger.head("main") == again.id
+
+
+def test_steps_are_added_as_a_whole(ledger: Ledger, open_ledger: Callable[[], Ledger]) -> None:
+    other = open_ledger()
+    turn = ledger.turn("main", "q")
+
+    turn.add(
+        Message("assistant", "two of them"),
+        ToolCall("Read", '{"n":1}', '"one"', id="a"),
+        ToolCall("Read", '{"n":2}', status="running", id="b"),
+    )
+    seen = other.get_turn(turn.id)
+    assert [(c.id, c.status) for c in seen.tool_calls] == [("a", "completed"), ("b", "running")]
+    assert {c.message_id for c in seen.tool_calls} == {seen.messages[1].id}
+
+    with pytest.raises(Refused):
+        turn.add(Message("assistant", "kept?"), Message(cast(Any, "robot")))
+    assert len(other.get_turn(turn.id).messages) == 2
+
+    turn.add(ToolCall("Read", "{}", error="gone", status="failed", id="b"))
+    with pytest.raises(Conflict, match="finished already"):
+        turn.add(Message("assistant", "again"), ToolCall("Read", "{}", '"two"', id="b"))
+    assert len(other.get_turn(turn.id).messages) == 2
+    turn.respond("done", steps=[Message("assistant", "both read")])
+
+    stored = other.get_turn("main")
+    assert [m.content for m in stored.messages] == ["q", "two of them", "both read", "done"]
+    assert [(c.status, c.error) for c in stored.tool_calls] == [
+        ("completed", None),
+        ("failed", "gone"),
+    ]
+
+
+def test_a_session_knows_its_unfinished_turn(
+    ledger: Ledger, open_ledger: Callable[[], Ledger]
+) -> None:
+    other = open_ledger()
+    assert other.unfinished("main") is None
+    turn = ledger.turn("main", "q")
+
+    growing = other.unfinished("main")
+    assert growing is not None
+    assert growing.id == turn.id
+
+    turn.respond("r")
+    assert other.unfinished("main") is None
+    failing = ledger.turn("main", "q")
+    failing.fail("no")
+    assert other.unfinished("main") is None

@@ -98,6 +98,7 @@ WHOLE = {
     "head_segments",
     "live_progress",
     "live_turns",
+    "rename_live_turns",  # those being written now are few
     "migrations_applied",
     "other_writers",
     "session_heads",
@@ -111,6 +112,7 @@ WHOLE = {
     "indexed_turns",
     "search_scope",  # narrows to the sessions of an origin, or a persona
     "session_count",
+    "unfinished_turn",  # live turns: as many as are being written
     "unindexed",
     "vectors",  # an exact scan
     "vector_count",  # up to so many
@@ -119,6 +121,7 @@ WHOLE = {
     "forget_words",
     "forget_all_docs",
     "turn_is_named",  # of a turn to be taken away, which is rare
+    "name_tasks_of_messages",  # of a copy
     "tree_nodes",  # marks what sessions and compactions point to
 }
 

@@ -11,6 +11,7 @@ from agents_ledger import (
     Ledger,
     Message,
     MessageFile,
+    NameTaken,
     Refused,
     ToolCall,
     Usage,
@@ -307,3 +308,45 @@ def test_a_turn_never_ends_before_it_begins(ledger: Ledger) -> None:
     assert (past.started_at, past.completed_at) == (1000, 1000)
     assert future.completed_at == future.started_at
     assert (instant.started_at, instant.completed_at) == (5000, 5000)
+
+
+@pytest.mark.finding("spec-5")
+def test_messages_and_calls_of_a_backdated_turn_have_its_times(ledger: Ledger) -> None:
+    turn = ledger.record(
+        "main",
+        "q",
+        "r",
+        steps=[
+            Message("assistant", "hm"),
+            ToolCall("Read", "{}", status="completed"),
+            ToolCall("Read", "{}", status="completed", started_at=1200, completed_at=1300),
+        ],
+        started_at=1000,
+        completed_at=2000,
+    )
+
+    turn = ledger.get_turn(turn.id)
+    assert [message.created_at for message in turn.messages] == [1000, 2000, 2000]
+    assert [(c.started_at, c.completed_at) for c in turn.tool_calls] == [(2000, 2000), (1200, 1300)]
+
+
+@pytest.mark.finding("spec-10")
+def test_a_thread_key_belongs_to_one_thread(ledger: Ledger) -> None:
+    first = ledger.record("main", "q", "r", thread_key="dm:alice")
+    second = ledger.record("other", "q", "r")
+
+    for session in ("main", "other", "new"):
+        with pytest.raises(NameTaken, match="a thread with the key 'dm:alice' already"):
+            ledger.record(session, "q", "r", thread_key="dm:alice")
+    with (
+        pytest.raises(NameTaken, match="dm:alice"),
+        ledger.turn("other", "q", thread_key="dm:alice"),
+    ):
+        pass
+    with ledger.turn("other", "q", thread_key="dm:bob") as turn:
+        turn.respond("r")
+
+    assert (ledger.head("main"), ledger.head("other")) == (first.id, turn.id)
+    assert ledger.get_turn(turn.id).parent_turn_id == second.id
+    assert {session.label for session in ledger.sessions()} == {"main", "other"}
+    assert ledger.audit() == ()

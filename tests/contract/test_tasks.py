@@ -548,7 +548,8 @@ def test_a_batch_is_one_transaction(ledger: Ledger, raw: Raw) -> None:
         batch.save(calls(status="completed", end_message_id="m3"))
 
     assert shape(ledger, "task:t1") == [("completed", ["Hello", "Hi", "Done"])]
-    assert [move.reason for move in ledger.history("task:t1")] == ["import"]
+    lines = [(move.reason, move.computed) for move in ledger.history("task:t1")]
+    assert lines == [("import", False), ("import", True)]
 
 
 def test_an_empty_batch_and_a_stranger_in_it(ledger: Ledger) -> None:

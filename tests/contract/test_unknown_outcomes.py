@@ -18,6 +18,7 @@ from agents_ledger import (
     Message,
     OutcomeUnknown,
     Queue,
+    ToolCall,
     Usage,
 )
 from agents_ledger.ledger.core import Core
@@ -244,3 +245,28 @@ def test_a_line_goes_on_though_the_outcome_of_every_write_was_unknown(
     assert [turn.query[0].content for turn in turns] == [f"answers e{n}" for n in range(3)]
     assert {entry.status for entry in Queue(ledger).entries(everything=True)} == {"done"}
     assert ledger.live_turns() == ()
+
+
+def test_steps_that_are_added_again_are_stored_once(
+    forgetful: tuple[Ledger, Callable[[], None]],
+) -> None:
+    ledger, forget = forgetful
+    turn = ledger.turn("main", "q")
+    call = ToolCall("Read", "{}", status="running", id="c1")
+    done = ToolCall("Read", "{}", '"text"', id="c1")
+
+    for verb in (
+        lambda: turn.add(Message("assistant", "let me look"), call),
+        lambda: turn.add(Message("tool", tool_call_id="c1"), done),
+        lambda: turn.respond("so", steps=[Message("assistant", "hm")]),
+    ):
+        forget()
+        with pytest.raises(OutcomeUnknown):
+            verb()
+        verb()
+
+    stored = ledger.get_turn("main")
+    assert [m.content for m in stored.messages] == ["q", "let me look", None, "hm", "so"]
+    assert [(c.status, c.result_json) for c in stored.tool_calls] == [("completed", '"text"')]
+    assert stored.tool_calls[0].message_id == stored.messages[1].id
+    assert ledger.audit() == ()

@@ -33,7 +33,7 @@ def test_up_makes_a_ledger_with_a_sound_demonstration_once(run: Run, file: str) 
     assert "[demo] Write the changelog entry." in first.out
     assert "├─● " in first.out  # the fork
     assert "▬ " in first.out  # the compaction
-    assert "agents-ledger show demo" in first.err
+    assert f"agents-ledger --ledger {file} show demo" in first.err
     assert Path(file).stat().st_mode & 0o777 == 0o600
     with Ledger.open(file, read_only=True) as ledger:
         turns = len(ledger.subtree(ledger.latest_roots()[0]))

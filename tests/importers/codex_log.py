@@ -25,6 +25,16 @@ def index_line(thread: str, name: str) -> str:
     return json.dumps(said) + "\n"
 
 
+def usage(total: int) -> dict[str, int]:
+    return {
+        "input_tokens": total - total // 10,
+        "cached_input_tokens": total // 2,
+        "output_tokens": total // 10,
+        "reasoning_output_tokens": 0,
+        "total_tokens": total,
+    }
+
+
 class Rollout:
     """Writes records in order, one second apart."""
 
@@ -78,16 +88,12 @@ class Rollout:
         said = {"event_id": call_id, "agent_thread_id": agent, "agent_path": "/root/look"}
         self.add("event_msg", type="sub_agent_activity", kind=kind, **said)
 
-    def tokens(self, total: int, last: int | None = None) -> None:
-        def usage(number: int) -> dict[str, int]:
-            return {
-                "input_tokens": number - number // 10,
-                "cached_input_tokens": number // 2,
-                "output_tokens": number // 10,
-                "reasoning_output_tokens": 0,
-                "total_tokens": number,
-            }
+    def response(self, number: int, response_id: str, tokens: int) -> None:
+        """The tokens of one response of a turn, as 0.151 writes them."""
+        named = {"thread_id": THREAD, "turn_id": turn_id(number), "response_id": response_id}
+        self.add("token_usage_record", **named, usage=usage(tokens))
 
+    def tokens(self, total: int, last: int | None = None) -> None:
         grown = total - self.total if last is None else last
         self.total = total
         info = {"total_token_usage": usage(total), "last_token_usage": usage(grown)}

@@ -10,10 +10,9 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers.requests import import_sessions
 from tests.importers.cursor_made import bubble, chat, state_db
 from tests.importers.helping import import_paths, result
-from tests.importers.test_requests import item, request
+from tests.importers.test_requests import import_sessions, item, request
 
 TABLES = {
     "sessions": "id TEXT PRIMARY KEY, source TEXT, project TEXT, model TEXT, created_at INTEGER,"
@@ -139,7 +138,7 @@ def test_a_session_shows_all_that_aix_knows(ledger: Ledger, tmp_path: Path) -> N
     import_paths(ledger, sample(tmp_path / "aix.db"))
 
     assert {
-        "source": "aix:cursor",
+        "source": "cursor",
         "model": "model-y",
         "project": "nexus",
         "message_count": 3,
@@ -231,7 +230,7 @@ def test_an_old_database_without_later_columns_is_read(ledger: Ledger, tmp_path:
 
     import_paths(ledger, path)
 
-    assert ledger.session("aix:codex:s").origin == "aix:codex"
+    assert ledger.session("aix:codex:s").origin == "codex"
     assert ledger.query("SELECT status FROM turns")[1] == [("pending",)]
 
 

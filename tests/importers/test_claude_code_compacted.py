@@ -262,3 +262,78 @@ def test_a_session_of_nothing_but_a_command_has_that_as_its_turn(
 
     turn = ledger.get_turn(uid("a1"))
     assert (turn.status, len(turn.messages)) == ("completed", 2)
+
+
+def set_off(log: Log, *prompts: str) -> None:
+    """Prompts that set off a compaction, and the answer behind it."""
+    for name in prompts:
+        log.user(name, f"Go on, {name}.")
+    above: dict[str, Any] = {"parentUuid": None, "logicalParentUuid": log.last}
+    metadata = {"trigger": "auto", "preTokens": 167_081}
+    log.add("system", "c1", subtype="compact_boundary", compactMetadata=metadata, **above)
+    log.user("c2", "So far.", isCompactSummary=True)
+    log.assistant("d1", tool("t1", "Bash", command="ls"), api="m1")
+    log.result("d2", "t1", "a file")
+    log.assistant("d3", text("Gone on."))
+
+
+@pytest.mark.finding("import-4")
+@pytest.mark.parametrize("prompts", [("b1",), ("b1", "b2")])
+def test_a_prompt_that_sets_off_a_compaction_has_its_answer(
+    ledger: Ledger, tmp_path: Path, prompts: tuple[str, ...]
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    set_off(log, *prompts)
+    log.user("e1", "And now?", parentUuid=uid("c2"))  # below a late hook of the compaction
+    log.assistant("e2", text("Now it is done."))
+    import_paths(ledger, log.save())
+
+    turns = ledger.thread(f"claude-code:{SESSION}").turns
+    assert ids(turns) == [uid("a1"), uid("c1"), uid("b1"), uid("e1")]
+    compaction, answered = turns[1], turns[2]
+    assert compaction.compaction is not None
+    assert compaction.compaction.summarized_through_turn_id == uid("a1")
+    assert [message.content for message in answered.query] == [f"Go on, {p}." for p in prompts]
+    assert (answered.status, [call.id for call in answered.tool_calls]) == ("completed", ["t1"])
+    assert answered.response is not None
+    assert answered.response.content == "Gone on."
+    assert ledger.query("SELECT count(*) FROM turns")[1] == [(4,)]
+    assert result(ledger) == packed_result(tmp_path, tmp_path)
+    assert ledger.audit() == ()
+
+
+@pytest.mark.finding("import-4")
+def test_a_first_prompt_that_sets_off_a_compaction_stays_before_it(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    set_off(log, "b1")
+    import_paths(ledger, log.save())
+
+    turns = ledger.thread(f"claude-code:{SESSION}").turns
+    assert ids(turns) == [uid("b1"), uid("c1"), uid("d1")]
+
+
+@pytest.mark.finding("import-4")
+@pytest.mark.parametrize("then", ["nothing", "interrupted", "prompt"])
+def test_a_prompt_without_an_answer_behind_a_compaction_stays_before_it(
+    ledger: Ledger, tmp_path: Path, then: str
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    set_off(log, "b1")
+    del log.lines[-3:]
+    log.last = uid("c2")
+    if then == "interrupted":
+        log.user("d1", "[Request interrupted by user]")
+    elif then == "prompt":
+        log.user("d1", "Rather this.")
+        log.assistant("d2", text("Done."))
+    import_paths(ledger, log.save())
+
+    assert ledger.get_turn(uid("b1")).parent_turn_id == uid("a1")
+    assert ledger.get_turn(uid("c1")).parent_turn_id == uid("b1")
+    assert ledger.get_turn(uid("b1")).response is None

@@ -147,7 +147,7 @@ def test_a_session_that_begins_later_says_it_itself(ledger: Ledger, tmp_path: Pa
 
     assert [turn.id for turn in ledger.thread(LABEL).turns] == [uid("a1")]
     assert len(ledger.query("SELECT id FROM turns")[1]) == 1
-    assert report.records["claude-code", "queue-operation", "unmapped"] == 1
+    assert report.records["claude-code", "queue-operation", "derived"] == 1
     with Ledger.open(str(tmp_path / "whole.db")) as whole:
         import_paths(whole, log.path)
         assert result(whole) == result(ledger)

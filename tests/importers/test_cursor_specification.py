@@ -370,3 +370,48 @@ def test_fields_of_a_chat_without_a_column_are_in_its_metadata(
     told = json.loads(ledger.session("cursor:c").metadata_json or "")
     names = {name: re.sub("([A-Z])", r"_\1", name).lower() for name in said}
     assert {name: told.get(names[name]) for name in said} == said
+
+
+def lint(message: str, line: int, **more: Any) -> dict[str, Any]:
+    position = {"line": line, "column": 2}
+    span = {"startPosition": position, "endPosition": position}
+    return {"message": message, "source": "ruff", "range": span, **more}
+
+
+@pytest.mark.finding("spec-M")
+def test_attached_code_and_lints_have_rows(ledger: Ledger, tmp_path: Path) -> None:
+    chunks = [
+        {"relativeWorkspacePath": "a.py", "startLineNumber": 5, "lines": ["x", "y"]},
+        {"uri": {"fsPath": "/w/b.py"}},
+        {"relativeWorkspacePath": "a.py", "startLineNumber": 5, "lines": ["x"]},
+        {"lines": ["in no file"]},
+    ]
+    lints = [
+        {"relativeWorkspacePath": "a.py", "errors": [lint("unused", 1, severity=2)]},
+        {"linterErrors": {"relativeWorkspacePath": "b.py", "errors": [lint("bad", 3, severity=1)]}},
+        {"path": "c.py", "message": "long", "severity": "DIAGNOSTIC_SEVERITY_HINT"},
+        {
+            "message": "odd",
+            "severity": {"deep": 1},
+            "range": {"start": {"line": 7, "character": 8}},
+        },
+    ]
+    by_file = [{"relativeWorkspacePath": "a.py", "errors": [lint("unused", 1, severity=2)]}]
+    asked = bubble(
+        "q1", 1, "Fix.", 1, attachedCodeChunks=chunks, lints=lints, multiFileLinterErrors=by_file
+    )
+    rows = chat(MAIN, asked, bubble("a1", 2, "Fixed.", 2))
+    import_paths(ledger, state_db(tmp_path / GLOBAL, rows))
+
+    files = "SELECT kind, file_path, line_start, line_end FROM message_files ORDER BY file_path"
+    assert ledger.query(files)[1] == [
+        ("attached", "/w/b.py", None, None),
+        ("attached", "a.py", 5, 6),
+    ]
+    reported = "SELECT file_path, message, severity, start_line FROM message_lints ORDER BY message"
+    assert ledger.query(reported)[1] == [
+        ("b.py", "bad", "error", 3),
+        ("c.py", "long", "info", None),
+        (None, "odd", None, 7),
+        ("a.py", "unused", "warning", 1),
+    ]

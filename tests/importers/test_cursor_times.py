@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +103,35 @@ def test_unlisted_bubbles_have_times_within_the_chat(ledger: Ledger, tmp_path: P
 
     rows = ledger.query("SELECT created_at FROM messages WHERE id > 'b01' ORDER BY id")[1]
     assert [START < at <= START + 40_000 for (at,) in rows] == [True] * 3
+
+
+@pytest.mark.finding("import-6")
+@pytest.mark.parametrize("is_text", [False, True])
+def test_a_transcript_without_times_has_that_of_its_file(
+    ledger: Ledger, tmp_path: Path, is_text: bool
+) -> None:
+    lines = [
+        {"role": role, "message": {"content": [{"type": "text", "text": words}]}}
+        for role, words in (("user", "List."), ("assistant", "One."), ("user", "Thanks."))
+    ]
+    folder = tmp_path / ".cursor/projects/shop/agent-transcripts/s1"
+    path = folder / ("s1.txt" if is_text else "s1.jsonl")
+    folder.mkdir(parents=True)
+    path.write_text(
+        "user:\nList.\n\nassistant:\nOne.\n\nuser:\nThanks.\n"
+        if is_text
+        else "".join(json.dumps(line) + "\n" for line in lines)
+    )
+    os.utime(path, ns=(START * 1_000_000, START * 1_000_000))
+    import_paths(ledger, path)
+
+    session = ledger.session("cursor:s1")
+    assert (session.created_at, session.updated_at) == (START, START)
+    times = ledger.query(
+        "SELECT started_at, created_at FROM turns JOIN messages ON turn_id = turns.id"
+    )
+    assert set(times[1]) == {(START, START)}
+    before = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == before
+    assert ledger.audit() == ()

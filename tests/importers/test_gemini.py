@@ -487,3 +487,24 @@ def test_calls_without_an_id_stay_separate(ledger: Ledger, tmp_path: Path) -> No
     found = ledger.query("SELECT id FROM tool_calls ORDER BY id")[1]
     assert [call_id.rpartition(":")[2] for (call_id,) in found] == ["0", "1", "2"]
     assert ledger.audit() == ()
+
+
+@pytest.mark.finding("import-8")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "User steering update:\n<user_input>\nLook behind it.\n</user_input>\nInternal: ...",
+        'User steering update: "Look behind it."\nInternal instruction: Re-evaluate the plan.',
+        "User hints:\n<user_input>\nLook behind it.\n</user_input>\n\nInternal instruction: ...",
+    ],
+)
+def test_of_a_steering_update_only_the_words_are_shown(
+    ledger: Ledger, tmp_path: Path, sent: str
+) -> None:
+    steering = said("u2", "user", [{"text": sent}])
+    import_paths(ledger, document(tmp_path, ASK, LOOK, steering, TELL))
+
+    rows = ledger.query("SELECT content, source, context_json FROM messages WHERE id LIKE '%u2%'")
+    assert rows[1] == [
+        ("Look behind it.", "human", json.dumps({"sent": sent}, separators=(",", ":")))
+    ]

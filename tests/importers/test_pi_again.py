@@ -211,8 +211,10 @@ def test_what_openclaw_itself_asks_is_of_no_human(ledger: Ledger, tmp_path: Path
 
     import_paths(ledger, log.save())
 
+    notice = "System: [2026-04-18T11:00:00Z] Node connected\n\n"
+    shown = {text.removeprefix(notice): source for text, source in said.items()}
     rows = ledger.query("SELECT content, source FROM messages WHERE role = 'user'")[1]
-    assert dict(rows) == said
+    assert dict(rows) == shown
 
 
 def test_sessions_may_have_a_folder_of_their_own() -> None:

@@ -10,12 +10,19 @@ import uuid
 import zlib
 from typing import Any
 
+import msgspec
 import pytest
 
-from agents_ledger import Ledger
-from agents_ledger.importers.requests import RequestRefused, import_chunk
+from agents_ledger import Ledger, RequestRefused
+from agents_ledger.importers import requests
 from tests.importers.test_requests import item, label
 from tests.raw import Raw
+
+
+def import_chunk(ledger: Ledger, request: Any, **limits: int) -> dict[str, Any]:
+    """The answer to a chunk, as a program in another language gets it."""
+    answer: dict[str, Any] = msgspec.to_builtins(requests.import_chunk(ledger, request, **limits))
+    return answer
 
 
 def packed(said: Any) -> str:
@@ -105,7 +112,7 @@ def test_a_hash_is_checked(ledger: Ledger) -> None:
         ({"data": ""}, "chunk_upload_empty"),
         ({"encoding": "plain"}, "chunk_encoding_unsupported:plain"),
         ({"sourceProvider": ""}, "source_provider_required"),
-        ({"source": "elsewhere"}, "source_unsupported"),
+        ({"source": "else where"}, "source_unsupported"),
         ({"idempotencyKey": ""}, "idempotency_key_required"),
     ],
 )
@@ -126,7 +133,6 @@ def test_a_part_is_refused(ledger: Ledger, change: dict[str, Any], code: str) ->
         ({"sourceProvider": "codex"}, "chunk_source_provider_mismatch"),
         ({"sourceSessionId": "s2"}, "chunk_source_session_id_mismatch"),
         ({"sourceSessionFingerprint": "f2"}, "chunk_source_session_fingerprint_mismatch"),
-        ({"encoding": "br+base64"}, "chunk_encoding_mismatch"),
     ],
 )
 def test_a_part_of_another_upload_is_refused(

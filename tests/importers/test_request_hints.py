@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents_ledger import Ledger, Session
-from agents_ledger.importers.requests import import_sessions
-from tests.importers.test_requests import item, label, request, turn_id
+from tests.importers.test_requests import import_sessions, item, label, request, turn_id
 
 
 def test_a_label_hint_names_a_session_that_is_there(ledger: Ledger) -> None:

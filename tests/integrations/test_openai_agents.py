@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,7 @@ from openai.types.responses import (
 )
 
 from agents_ledger import Ledger, Message, ResultItem, TextItem
-from agents_ledger.integrations.openai_agents import LedgerSession
+from agents_ledger.integrations.openai_agents import ExchangeItems, LedgerSession
 from agents_ledger.ledger.core import Core
 
 
@@ -76,7 +79,7 @@ def test_outputs_of_calls_made_at_once_under_one_id_are_taken_in_their_order(
     session = LedgerSession("main", ledger)
     (call, one), (_, two) = called(), called(output="4")
 
-    run(session.add_items([said("user", "1+2?"), call, call, one, two]))
+    run(session.add_items([said("user", "1+2?"), call, call, one, two, said("assistant", "3")]))
 
     calls = ledger.get_turn("main").tool_calls
     assert [call.result_json for call in calls] == ['"3"', '"4"']
@@ -87,10 +90,10 @@ def test_an_output_that_is_of_no_call_added_with_it_is_shown_beside_them(ledger:
     session = LedgerSession("main", ledger)
     late, more = called(output="late")[1], called(output="more")[1]
 
-    run(session.add_items([said("user", "1+2?"), late, *called(), more]))
+    run(session.add_items([said("user", "1+2?"), late, *called(), more, said("assistant", "3")]))
 
     shown = in_words(ledger)
-    assert [text.splitlines()[-1] for text in shown] == ["1+2?", "late", "3", "more"]
+    assert [text.splitlines()[-1] for text in shown] == ["1+2?", "late", "3", "more", "3"]
 
 
 def test_items_come_back_word_for_word_and_are_turns(ledger: Ledger) -> None:
@@ -173,7 +176,11 @@ def test_a_call_and_its_output_come_back_as_they_were(
 
 def test_what_is_no_number_comes_back_from_records_that_are_json(ledger: Ledger) -> None:
     session = LedgerSession("main", ledger)
-    items: Any = [{"role": "user", "content": "?", "score": math.nan}, *called(output=[math.nan])]
+    items: Any = [
+        {"role": "user", "content": "?", "score": math.nan},
+        *called(output=[math.nan]),
+        said("assistant", "!"),
+    ]
 
     run(session.add_items(items))
 
@@ -339,6 +346,8 @@ def test_writers_at_once_lose_nothing(ledger: Ledger, open_ledger: Callable[[], 
 class Scripted(Model):
     """Calls a tool once, then answers."""
 
+    model = "gpt-scripted"
+
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
@@ -355,31 +364,176 @@ class Scripted(Model):
             output = ResponseFunctionToolCall(
                 call_id=f"c{len(self.seen)}", name="add", arguments="{}", type="function_call"
             )
-        return ModelResponse(output=[output], usage=Usage(), response_id=None)
+        usage = Usage(requests=1, input_tokens=10, output_tokens=2, total_tokens=12)
+        return ModelResponse(output=[output], usage=usage, response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError
 
 
-def test_the_sdk_runs_an_agent_with_it(ledger: Ledger) -> None:
+@pytest.mark.finding("users-14")
+def test_a_run_of_the_sdk_is_one_turn_with_model_and_tokens(ledger: Ledger) -> None:
     @function_tool
     def add() -> str:
         return "3"
 
     model = Scripted()
     agent = Agent(name="a", model=model, tools=[add])
-    session = LedgerSession("main", ledger)
     config = RunConfig(tracing_disabled=True)
 
     async def talk() -> None:
         for question in ("1+2?", "And again?"):
-            result = await Runner.run(agent, question, session=session, run_config=config)
+            session = LedgerSession("main", ledger)  # as a server does, anew for each request
+            result = await Runner.run(
+                agent, question, session=session, hooks=session.hooks, run_config=config
+            )
             assert result.final_output == "It is 3."
 
     run(talk())
 
     assert [item.get("content") for item in model.seen[2][:1]] == ["1+2?"]
-    assert len(run(session.get_items())) == 8
-    calls = [call for turn in ledger.thread("main").turns for call in turn.tool_calls]
+    assert len(run(LedgerSession("main", ledger).get_items())) == 8
+    turns = ledger.thread("main").turns
+    assert [turn.query[0].content for turn in turns] == ["1+2?", "And again?"]
+    assert [turn.response and turn.response.content for turn in turns] == ["It is 3."] * 2
+    assert [(turn.model, turn.input_tokens, turn.output_tokens) for turn in turns] == [
+        ("gpt-scripted", 20, 4)
+    ] * 2
+    calls = [call for turn in turns for call in turn.tool_calls]
     assert [(call.tool_name, call.result_json) for call in calls] == [("add", '"3"')] * 2
     assert ledger.audit() == ()
+
+
+def test_a_turn_grows_with_each_batch_and_is_sealed_by_the_answer(
+    ledger: Ledger, open_ledger: Callable[[], Ledger]
+) -> None:
+    session, elsewhere = LedgerSession("main", ledger), LedgerSession("main", open_ledger())
+    call, output = called()
+    batches: list[list[Any]] = [[said("user", "1+2?")], [call], [output]]
+
+    for number, batch in enumerate(batches, 1):
+        run(session.add_items(batch))
+        items = [item for batch in batches[:number] for item in batch]
+        assert run(session.get_items()) == items
+        assert run(elsewhere.get_items()) == items  # another process sees them too
+        assert ledger.head("main") is None
+    run(session.add_items([said("assistant", "3")]))
+
+    [turn] = ledger.thread("main").turns
+    assert [(c.id, c.status, c.result_json) for c in turn.tool_calls] == [
+        ("c1", "completed", '"3"')
+    ]
+    assert in_words(ledger) == ["1+2?", "3", "3"]
+    assert run(elsewhere.get_items()) == [*(i for b in batches for i in b), said("assistant", "3")]
+
+
+def test_an_exchange_without_an_answer_ends_with_the_next_question(ledger: Ledger) -> None:
+    session = LedgerSession("main", ledger)
+    run(session.add_items([said("user", "one")]))
+    run(session.add_items(called()[:1]))
+    run(session.add_items([said("user", "two"), said("assistant", "2")]))
+
+    first, second = ledger.thread("main").turns
+    assert (first.response, [c.status for c in first.tool_calls]) == (None, ["cancelled"])
+    assert second.response
+    assert run(session.get_items()) == [
+        said("user", "one"),
+        called()[0],
+        said("user", "two"),
+        said("assistant", "2"),
+    ]
+
+
+def test_what_is_taken_back_during_a_run_stays_as_a_branch(ledger: Ledger) -> None:
+    session = LedgerSession("main", ledger)
+    run(session.add_items([said("user", "one"), said("assistant", "1")]))
+    parent = ledger.head("main")
+    run(session.add_items([said("user", "two")]))
+    run(session.add_items(called()))
+
+    assert [run(session.pop_item()) for _ in range(3)] == [*reversed(called()), said("user", "two")]
+    assert run(session.get_items()) == [said("user", "one"), said("assistant", "1")]
+    assert ledger.head("main") == parent
+
+    run(session.add_items([said("user", "three"), said("assistant", "3")]))
+    assert len(ledger.thread("main").turns) == 2
+    abandoned = ledger.search("two").hits
+    assert abandoned
+    assert ledger.get_turn(abandoned[0].turn_id).error == "the last item was taken back"
+
+
+def test_a_writer_that_was_first_loses_nothing_of_the_other(
+    ledger: Ledger, open_ledger: Callable[[], Ledger]
+) -> None:
+    session, other = LedgerSession("main", ledger), LedgerSession("main", open_ledger())
+    run(session.add_items([said("user", "one")]))
+    run(other.add_items([said("user", "two"), said("assistant", "2")]))
+    run(session.add_items([said("assistant", "1")]))
+
+    assert run(other.get_items()) == [
+        said("user", "two"),
+        said("assistant", "2"),
+        said("user", "one"),
+        said("assistant", "1"),
+    ]
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from agents_ledger import Ledger
+from agents_ledger.integrations.openai_agents import LedgerSession
+
+session = LedgerSession("main", Ledger.open(sys.argv[1]))
+asyncio.run(session.add_items([{"role": "user", "content": "1+2?"}]))
+call = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"}
+asyncio.run(session.add_items([call]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_run_whose_process_was_killed_is_continued(tmp_path: Path) -> None:
+    address = str(tmp_path / "ledger.db")
+    killed = subprocess.run([sys.executable, "-c", KILLED, address], check=False)
+    assert killed.returncode == -signal.SIGKILL
+
+    with Ledger.open(address) as ledger:
+        session = LedgerSession("main", ledger)
+        question, call = run(session.get_items())
+        assert (question["content"], call["call_id"]) == ("1+2?", "c1")
+        output = {"type": "function_call_output", "call_id": "c1", "output": "3"}
+        run(session.add_items([output]))  # type: ignore[list-item]
+        run(session.add_items([said("assistant", "3")]))
+
+        [turn] = ledger.thread("main").turns
+        assert [c.result_json for c in turn.tool_calls] == ['"3"']
+        assert run(session.get_items()) == [question, call, output, said("assistant", "3")]
+        run(session.clear_session())
+        assert run(session.get_items()) == []
+        assert ledger.audit() == ()
+
+
+def test_a_killed_run_that_is_cleared_does_not_come_back(tmp_path: Path) -> None:
+    address = str(tmp_path / "ledger.db")
+    subprocess.run([sys.executable, "-c", KILLED, address], check=False)
+
+    with Ledger.open(address) as ledger:
+        session = LedgerSession("main", ledger)
+        run(session.clear_session())
+        assert run(session.get_items()) == []
+        run(session.add_items([said("user", "again"), said("assistant", "yes")]))
+        assert run(session.get_items()) == [said("user", "again"), said("assistant", "yes")]
+
+
+def test_exchanges_of_several_turns_from_before_are_read_and_continued(ledger: Ledger) -> None:
+    """Earlier versions recorded each batch as a turn."""
+    items = [said("user", "1+2?"), *called(), said("assistant", "3")]
+    for batch in (items[:1], items[1:3], items[3:]):
+        query, steps, response = ExchangeItems().add(batch, live=False)
+        ledger.record("main", query, response, steps=steps)
+    session = LedgerSession("main", ledger)
+
+    assert run(session.get_items()) == items
+    run(session.add_items([said("user", "4?")]))
+    assert run(session.pop_item()) == said("user", "4?")
+    assert run(session.pop_item()) == items[-1]
+    assert run(session.get_items()) == items[:-1]

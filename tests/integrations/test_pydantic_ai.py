@@ -21,6 +21,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     TextPart,
@@ -29,9 +30,11 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.usage import RequestUsage
 
-from agents_ledger import Ledger
+from agents_ledger import Ledger, Message, ResultItem
 from agents_ledger.integrations.pydantic_ai import LedgerConversationStore
+from agents_ledger.model.turns import MessageRole
 
 
 def run(work: Any) -> Any:
@@ -49,29 +52,120 @@ def _exchange(number: int) -> tuple[ModelMessage, ...]:
     returned = ToolReturnPart("add", {"sum": number}, tool_call_id=f"c{number}")
     return (
         ModelRequest([UserPromptPart(f"question {number}")]),
-        ModelResponse([TextPart("Let me add."), call], model_name="m"),
+        ModelResponse(
+            [TextPart("Let me add."), call], model_name="m", usage=RequestUsage(input_tokens=5)
+        ),
         ModelRequest([returned]),
-        ModelResponse([TextPart(f"answer {number}")], model_name="m"),
+        ModelResponse(
+            [TextPart(f"answer {number}")],
+            model_name="m",
+            usage=RequestUsage(input_tokens=10, output_tokens=5),
+        ),
     )
 
 
-def test_a_conversation_is_a_session_with_a_turn_for_every_entry(ledger: Ledger) -> None:
+@pytest.mark.finding("users-14")
+def test_an_exchange_is_one_turn_with_model_and_tokens(ledger: Ledger) -> None:
     store = LedgerConversationStore(ledger)
-    entries = run(store.save(Conversation(messages=exchange(1), conversation_id="c")))
+    entries = run(store.save(Conversation(messages=exchange(1) + exchange(2), conversation_id="c")))
 
     turns = ledger.thread("pydantic-ai:c").turns
-    assert [turn.id for turn in turns] == [entry.id for entry in entries]
-    assert [turn.messages[0].content for turn in turns] == [
+    assert [turn.id for turn in turns] == [entries[0].id, entries[4].id]
+    first = turns[0]
+    assert [message.content for message in first.messages] == [
         "question 1",
         "Let me add.",
         '{"sum":1}',
         "answer 1",
     ]
-    [call] = turns[2].tool_calls
-    assert (call.tool_name, call.params_json, call.status) == ("add", '{"a":1}', "completed")
-    assert turns[1].model == "m"
+    assert first.response
+    assert first.response.content == "answer 1"
+    [call] = first.tool_calls
+    assert (call.id, call.tool_name, call.params_json, call.status) == (
+        "c1",
+        "add",
+        '{"a":1}',
+        "completed",
+    )
+    assert (first.model, first.input_tokens, first.output_tokens) == ("m", 15, 5)
+    shown = ledger.context("pydantic-ai:c").items
+    assert sum(isinstance(item, ResultItem) for item in shown) == 2
     assert ledger.session("pydantic-ai:c").origin_session_id == "c"
+    assert run(store.load("c")).messages == exchange(1) + exchange(2)
     assert ledger.audit() == ()
+
+
+def test_a_run_of_an_agent_with_a_tool_is_one_turn(ledger: Ledger) -> None:
+    store = LedgerConversationStore(ledger)
+    agent = Agent(TestModel())
+
+    @agent.tool_plain
+    def add(a: int) -> int:
+        return a + 1
+
+    result = run(agent.run("One?"))
+    run(store.save(result))
+
+    [turn] = ledger.thread(f"pydantic-ai:{result.conversation.conversation_id}").turns
+    assert turn.query[0].content == "One?"
+    assert [call.tool_name for call in turn.tool_calls] == ["add"]
+    assert turn.response
+    assert turn.model == "test"
+    assert turn.total_tokens == result.usage.total_tokens
+
+
+def test_an_exchange_that_is_retried_in_the_middle_is_a_branch(ledger: Ledger) -> None:
+    store = LedgerConversationStore(ledger)
+    first = Conversation(messages=exchange(1) + exchange(2), conversation_id="c")
+    entries = run(store.save(first))
+    original = ledger.head("pydantic-ai:c")
+
+    back = run(store.branch("c", at=6, expected_revision=first.revision))
+    assert ledger.head("pydantic-ai:c") == entries[0].id  # what remains is recorded with the rest
+    assert run(store.load("c")).messages == (exchange(1) + exchange(2))[:6]
+    back.messages.append(ModelResponse([TextPart("another answer")], model_name="m"))
+    [entry] = run(store.save(back))
+
+    first_turn, retried = ledger.thread("pydantic-ai:c").turns
+    assert retried.id == entry.id
+    assert [message.content for message in retried.messages] == [
+        "question 2",
+        "Let me add.",
+        "another answer",
+    ]
+    history = run(store.load_entries("c"))
+    assert [e.id for e in history] == [*(e.id for e in entries[:6]), entry.id]
+    assert [e.parent_id for e in history] == [None, *(e.id for e in history[:-1])]
+    assert run(store.read_entry(entry.id)).parent_id == entries[5].id
+    assert original
+    assert ledger.get_turn(original).parent_turn_id == first_turn.id
+    assert retried.input_tokens == 0  # what was copied counts where it was recorded first
+    assert ledger.audit() == ()
+
+
+def test_conversations_with_a_turn_for_every_entry_are_read_and_continued(ledger: Ledger) -> None:
+    """As earlier versions wrote them."""
+    store = LedgerConversationStore(ledger)
+    run(store.save(Conversation(messages=[], conversation_id="c")))
+    record = run(store.read_record("c"))
+    for number, message in enumerate(exchange(1)):
+        stored = ModelMessagesTypeAdapter.dump_json([message]).decode()[1:-1]
+        role: MessageRole = "user" if isinstance(message, ModelRequest) else "assistant"
+        ledger.record(
+            "pydantic-ai:c", Message(role, str(number), metadata_json=stored), id=f"entry-{number}"
+        )
+    revision = record.revision
+    record = replace(record, head_id="entry-3", revision="next")
+    run(store.write_record(record, expected_revision=revision))
+
+    conversation = run(store.load("c"))
+    assert conversation.messages == exchange(1)
+    conversation.messages.extend(exchange(2))
+    run(store.save(conversation))
+
+    assert run(store.load("c")).messages == exchange(1) + exchange(2)
+    assert len(ledger.thread("pydantic-ai:c").turns) == 5
+    assert run(store.read_entry("entry-2")).parent_id == "entry-1"
 
 
 def test_an_agents_runs_are_saved_loaded_branched_and_forked(ledger: Ledger) -> None:

@@ -19,11 +19,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from agents_ledger import Ledger
+from agents_ledger import Ledger, RequestRefused
 from agents_ledger.importers.parsing import lenient_json
 from agents_ledger.importers.pipeline import Importer, import_paths
 from agents_ledger.importers.port.material import Material
-from agents_ledger.importers.requests import RequestRefused, import_sessions
 from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.ids import as_id
@@ -327,7 +326,7 @@ class Fuzzer:
         with Ledger.open(str(self.folder / "requests.db")) as ledger:
             try:
                 if isinstance(asked, dict):
-                    import_sessions(ledger, {**asked, "idempotencyKey": f"k{number}"})
+                    ledger.import_sessions({**asked, "idempotencyKey": f"k{number}"})
             except RequestRefused:
                 pass
             except Exception as error:  # a finding, whatever it is

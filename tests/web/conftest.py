@@ -23,6 +23,7 @@ from playwright.sync_api import (
 from agents_ledger import Ledger
 from agents_ledger.cli.servers.demonstration import Demonstration
 from agents_ledger.cli.servers.server import Server, Serving
+from agents_ledger.importers.background_import import BackgroundImport
 from tests.conftest import ticking_clock
 from tests.waiting import PATIENCE_S
 
@@ -64,9 +65,15 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class Running:
     """A server in a thread of this process."""
 
-    def __init__(self, address: str, serving: Serving | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        serving: Serving | None = None,
+        imports: Callable[[Ledger], BackgroundImport] | None = None,
+    ) -> None:
         self.ledger = Ledger.open(address)
-        self.server = Server(self.ledger, serving or Serving(port=0))
+        importing = imports(self.ledger) if imports else None
+        self.server = Server(self.ledger, serving or Serving(port=0), importing)
         self._thread = threading.Thread(target=self.server.run, daemon=True)
         self._thread.start()
         self._opener = urllib.request.build_opener(_NoRedirect)
@@ -130,8 +137,11 @@ def own_server(tmp_path: Any) -> Iterator[Callable[..., Running]]:
     """A server of the test's own, on an empty ledger."""
     made: list[Running] = []
 
-    def start(serving: Serving | None = None) -> Running:
-        made.append(Running(str(tmp_path / f"own-{len(made)}.db"), serving))
+    def start(
+        serving: Serving | None = None,
+        imports: Callable[[Ledger], BackgroundImport] | None = None,
+    ) -> Running:
+        made.append(Running(str(tmp_path / f"own-{len(made)}.db"), serving, imports))
         return made[-1]
 
     yield start

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, structs
 
 from agents_ledger.model.access import Scope
 from agents_ledger.model.errors import Refused
+from agents_ledger.model.extras import needed
 from agents_ledger.model.ids import LATEST_MS
 
 # The largest integer that a JSON number represents exactly.
@@ -186,13 +187,8 @@ def _decode(decoder: msgspec.json.Decoder[Any], text: str | bytes) -> Any:
 
 
 def _validator_of(schema: Mapping[str, Any]) -> Parse:
-    try:
+    with needed("bus", "an input described by a JSON Schema"):
         from jsonschema import exceptions, validators
-    except ModuleNotFoundError as error:
-        raise Refused(
-            "JSON Schemas need the package jsonschema, which is not installed",
-            "Install it with: pip install 'agents-ledger[bus]', or use a msgspec type.",
-        ) from error
     kind = validators.validator_for(schema)
     try:
         kind.check_schema(schema)

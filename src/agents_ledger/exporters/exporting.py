@@ -9,6 +9,7 @@ from agents_ledger.exporters.exported_thread import ExportedThread
 from agents_ledger.exporters.secrets import Masked, Masker
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
+from agents_ledger.model.extras import needed
 
 Form = Literal["markdown", "json", "messages", "html"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -82,12 +83,7 @@ def _renderer(form: Form, *, full: bool) -> Callable[[ExportedThread], Iterator[
 
         return as_json
     if form == "html":
-        try:
+        with needed("web", "an export as HTML"):
             from agents_ledger.exporters.html import as_html
-        except ModuleNotFoundError as error:
-            raise Refused(
-                f"HTML exports need {error.name}, which is not installed",
-                "Install it with: pip install 'agents-ledger[web]'",
-            ) from error
         return lambda exported: as_html(exported, full=full)
     raise Refused(f"unknown export form {form!r}", f"Forms: {', '.join(FORMS)}.")

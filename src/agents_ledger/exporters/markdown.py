@@ -10,6 +10,7 @@ from agents_ledger.exporters.exported_thread import ExportedThread
 from agents_ledger.exporters.secrets import review
 from agents_ledger.model.files.file_contents import difference, edits_of
 from agents_ledger.model.files.file_tools import decoded
+from agents_ledger.model.sessions import NATIVE
 from agents_ledger.model.text import humanize
 from agents_ledger.model.text.sanitize import one_line, visible, visible_lines
 from agents_ledger.model.turns import Message, ToolCall, Turn
@@ -38,7 +39,7 @@ def _conversation(exported: ExportedThread, level: int, *, full: bool) -> Iterat
     thread, session = exported.thread, exported.session
     facts = [
         f"session {code(session.label)}" if session else "",
-        f"from {line(session.origin)}" if session and session.origin else "",
+        f"from {line(session.origin)}" if session and session.origin != NATIVE else "",
         humanize.count(thread.depth, "turn"),
         f"{humanize.tokens(thread.total_tokens)} tokens",
         line(thread.model or ""),

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple
 
 from msgspec import Struct, field, structs
@@ -108,20 +109,33 @@ class Importer:
         self._record_counts: dict[RecordCounts, RecordCounts] = {}  # many families have the same
         self._outcomes: dict[str, Outcome] = {}  # by session label
         self._new_titles: list[SourceTitle] = []  # of sessions in other families
+        self._stop = Event()
 
-    def run(self, files: Sequence[HistoryFile], progress: Progress = lambda _: None) -> Report:
-        """Archive what is new of every file, then derive and reconcile the families it belongs to.
-        `progress` is called with the number of bytes done since the last call."""
+    def run(
+        self,
+        files: Sequence[HistoryFile],
+        progress: Progress = lambda _: None,
+        stop: Event | None = None,
+    ) -> Report:
+        """Archive what is new of every file, then derive and reconcile the families it belongs to,
+        batch by batch, the newest first. `progress` is called with the number of bytes done since
+        the last call. Once `stop` is set, the rest is left to the next import."""
         started_at = now_ms()
+        self._stop = stop or Event()
         self.report.empty += empty_files(files)
         # An import that died may have archived titles for sessions that it did not derive again.
         self._new_titles += self.sources.unshown_titles()
         # Before archiving: what this import archives is behind as well, and is derived anyway.
-        unfinished = [file for file in self.sources.files_behind() if file.source in SOURCES]
-        archiver = self._archive(files, progress)
-        for file in unfinished:  # left by an interrupted import
-            archiver.add_to_derive(file, SOURCES[file.source])
-        self._derive_families(archiver, files, progress)
+        behind = [file for file in self.sources.files_behind() if file.source in SOURCES]
+        derived: set[str] = set()
+        for batch in _batches(files, self._limits.first_batch_bytes):
+            archiver = self._archive(batch, progress)
+            self._derive_families(archiver, batch, progress)
+            derived |= archiver.families.keys()
+        # Left by an interrupted import, and not among these files.
+        families = {file.family: SOURCES[file.source] for file in behind}
+        unfinished = {name: families[name] for name in families if name not in derived}
+        self._derive_all(unfinished, {}, lambda _: None)
         self.report.faults.sort(key=_position)
         self.sources.note_run(
             self.report.counts,
@@ -135,6 +149,8 @@ class Importer:
     def _archive(self, files: Sequence[HistoryFile], progress: Progress) -> Archiver:
         with Archiver(self.sources, self._limits) as archiver:
             for file in files:
+                if self._stop.is_set():
+                    break
                 archiver.add(file)
                 progress(file.size * (1 - DERIVING_SHARE))
         self._count_skipped(archiver.unchanged)
@@ -149,21 +165,35 @@ class Importer:
     def _derive_families(
         self, archiver: Archiver, files: Sequence[HistoryFile], progress: Progress
     ) -> None:
-        """Derive each family by itself or with its copies. Families that turn out to share turns
-        are derived once more at the end, all together: a session with many forks is read twice, and
-        not again for every fork."""
         families = archiver.families
         sizes: Counter[str] = Counter()
         for file in files:
             sizes[file.family] += file.size
         unchanged = sum(size for family, size in sizes.items() if family not in families)
         progress(unchanged * DERIVING_SHARE)
+        self._derive_all(
+            families, archiver.copies, lambda family: progress(sizes[family] * DERIVING_SHARE)
+        )
+
+    def _derive_all(
+        self,
+        families: Mapping[str, Source],
+        copies: Mapping[str, str],
+        done: Callable[[str], None],
+    ) -> None:
+        """Derive each family by itself or with its copies. Families that turn out to share turns
+        are derived once more at the end, all together: a session with many forks is read twice, and
+        not again for every fork. `done` is called with each family."""
         merged = MergeGroups()
-        for group in group_copies(families, archiver.copies):
+        for group in group_copies(families, copies):
+            if self._stop.is_set():
+                break
             self._derive_group(families[group[0]], group, merged)
             for family in group:
-                progress(sizes[family] * DERIVING_SHARE)
+                done(family)
         for merge_group in merged:
+            if self._stop.is_set():
+                break
             self._derive_group(merge_group.source, sorted(merge_group.families))
         self._flush()
 
@@ -344,6 +374,29 @@ class Importer:
             first = self.report.firsts.get((source.name, kind), where)
             self.report.firsts[source.name, kind] = min(first, where)
         self.report.faults += new.faults
+
+
+def _batches(files: Sequence[HistoryFile], size: int) -> Iterator[list[HistoryFile]]:
+    """The files in batches of at least this size, each twice as large as the one before. The family
+    that changed last comes first; databases, with the sessions of years in one file, come last.
+    Within a batch their order stays: a copy is recognised after its original."""
+    families: dict[str, list[int]] = {}
+    for index, file in enumerate(files):
+        families.setdefault(file.family, []).append(index)
+
+    def rank(family: list[int]) -> tuple[bool, float]:
+        return bool(files[family[0]].source.tables), -max(files[index].mtime for index in family)
+
+    batch: list[int] = []
+    batch_bytes = 0
+    for family in sorted(families.values(), key=rank):
+        batch += family
+        batch_bytes += sum(files[index].size for index in family)
+        if batch_bytes >= size:
+            yield [files[index] for index in sorted(batch)]
+            batch, batch_bytes, size = [], 0, size * 2
+    if batch:
+        yield [files[index] for index in sorted(batch)]
 
 
 def _position(fault: Fault) -> tuple[str, int, int]:

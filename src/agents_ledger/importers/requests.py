@@ -11,77 +11,84 @@ import binascii
 import hashlib
 import json
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from agents_ledger.importers.pipeline import Importer
 from agents_ledger.importers.sources.import_requests.merge import MergedSession
 from agents_ledger.importers.sources.import_requests.records import (
     ArchivedItem,
-    ImportItem,
     ImportKey,
+    InvalidField,
     InvalidItem,
+    builtins,
     decoded,
     encoded,
     in_camel,
+    names_of,
     normal,
     read_archived,
     read_item,
+    shown,
+    typed,
+    unknown_fields,
 )
 from agents_ledger.importers.sources.import_requests.source import Requests
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection.import_requests import AnsweredRequest, UploadChunk
-from agents_ledger.model.errors import Conflict, LedgerError, Refused
+from agents_ledger.model.errors import Conflict, LedgerError, Refused, RequestRefused
+from agents_ledger.model.imports.requests import (
+    ITEM_MAX,
+    ChunkResponse,
+    ImportChunk,
+    ImportEnvelope,
+    ImportItem,
+    ImportRequest,
+    ImportResponse,
+    ImportResult,
+    ImportStatus,
+)
 from agents_ledger.model.imports.sources import SourceFile
 from agents_ledger.model.sessions import DEFAULT_PERSONA
 from agents_ledger.model.text.json_limits import JsonLimits, JsonTooLarge, check_json
 
-SOURCES = ("aix",)
-MODES = ("backfill", "tail")
+T = TypeVar("T")
+# The codes of requests by the path of the invalid value; any other is request_invalid.
+CODES = {
+    "$.source": "source_unsupported",
+    "$.mode": "mode_unsupported",
+    "$.idempotencyKey": "idempotency_key_required",
+    "$.uploadId": "chunk_upload_id_required",
+    "$.chunkIndex": "chunk_index_out_of_range",
+    "$.chunkTotal": "chunk_index_out_of_range",
+    "$.data": "chunk_upload_empty",
+    "$.encoding": "chunk_encoding_unsupported:{encoding}",
+    "$.sourceProvider": "source_provider_required",
+    "$.sourceSessionId": "source_session_id_required",
+    "$.sourceSessionFingerprint": "source_session_fingerprint_required",
+}
 HINTS = {  # by the prefix of a code
-    "source_unsupported": f"`source` is one of {', '.join(SOURCES)}.",
-    "mode_unsupported": f"`mode` is one of {', '.join(MODES)}.",
-    "items_required": "Give at least one session in `items`.",
+    "source_unsupported": "Use 1 to 64 letters, digits, `-` and `_`; first a letter or a digit.",
+    "mode_unsupported": "Use `backfill` or `tail`.",
     "idempotency_key_required": "Give each request an `idempotencyKey` of its own.",
+    "items_required": "Give at least one session in `items`.",
     "idempotency_key_": "Another request used this key: choose a new one.",
-    "chunk_": "Correct the field it names, and send all chunks of the upload again.",
+    "chunk_": "Correct the chunk, and send all chunks of the upload again.",
     "": "Compare the request with docs/sources/request.md.",
 }
-ENCODING = "gzip+base64"
-ENVELOPE = ("source", "runId", "mode", "personaId", "idempotencyKey", "items")
-CHUNK = (
-    "uploadId",
-    "chunkIndex",
-    "chunkTotal",
-    "encoding",
-    "data",
-    "sourceProvider",
-    "sourceSessionId",
-    "sourceSessionFingerprint",
-    "payloadSha256",
-)
-ITEM_NAMES = {
-    "source_provider": "sourceProvider",
-    "source_session_id": "sourceSessionId",
-    "source_session_fingerprint": "sourceSessionFingerprint",
-}
-CHUNKS_MAX = 100_000
 TRIES = 10
-ITEM_MAX = 64 << 20  # bytes of an uncompressed item
 JSON_LIMITS = JsonLimits()  # of an uncompressed item
 READER = Requests()
 
 
-class RequestRefused(Refused):
-    """A request that is refused as a whole. The message is the code, which is stable."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code, next(HINTS[start] for start in HINTS if code.startswith(start)))
-        self.code = code
+def _refused(code: str, problem: str = "") -> RequestRefused:
+    hint = next(HINTS[start] for start in HINTS if code.startswith(start))
+    return RequestRefused(code, f"{problem}. {hint}" if problem else hint)
 
 
 class SessionsRequest(Struct):
@@ -92,10 +99,28 @@ class SessionsRequest(Struct):
     run_id: str
     items: list[Any]
 
+    @classmethod
+    def of(cls, envelope: ImportEnvelope, items: Iterable[Any] = ()) -> SessionsRequest:
+        return cls(
+            envelope.source,
+            envelope.mode,
+            envelope.persona_id or DEFAULT_PERSONA,
+            envelope.idempotency_key,
+            envelope.run_id or str(uuid4()),
+            [_normal_or_raw(item) for item in items],
+        )
+
     def hash(self) -> str:
         """Of everything that makes it a different request; the time and the run do not."""
         parts = [self.source, self.mode, self.persona_id, *map(_item_hash, self.items)]
         return hashlib.sha256(encoded(parts)).hexdigest()
+
+
+def _normal_or_raw(item: Any) -> Any:
+    try:
+        return normal(item)
+    except InvalidItem:
+        return item  # it will fail
 
 
 def _item_hash(item: Any) -> str:
@@ -108,88 +133,84 @@ def _item_hash(item: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def import_sessions(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any]:
+def import_sessions(ledger: Ledger, request: ImportRequest | Mapping[str, Any]) -> ImportResponse:
     """Import the items of a request; the result of each."""
-    parsed = _read_request(request)
-    request_hash = parsed.hash()
-    answer = ledger.import_requests.answered(parsed.key)
+    fields = _fields(request, ImportRequest)
+    envelope = _typed(fields, ImportEnvelope)
+    items = fields.get("items")
+    if not isinstance(items, list) or not items:
+        raise _refused("items_required", f"$.items is {shown(items)}")
+    return _import_items(ledger, envelope, items)
+
+
+def _import_items(ledger: Ledger, envelope: ImportEnvelope, items: list[Any]) -> ImportResponse:
+    request = SessionsRequest.of(envelope, items)
+    request_hash = request.hash()
+    answer = ledger.import_requests.answered(request.key)
     if answer is not None:
-        return _repeated(answer, parsed, request_hash)
-    results = RequestRun(ledger, parsed).results()
-    response: dict[str, Any] = {"ok": True, "runId": parsed.run_id}
-    for outcome in ("imported", "upserted", "skipped", "failed"):
-        response[outcome] = sum(result["status"] == outcome for result in results)
-    response["results"] = results
-    answer = AnsweredRequest(parsed.source, parsed.mode, request_hash, encoded(response).decode())
+        return _repeated(answer, request, request_hash)
+    results = RequestRun(ledger, request).results()
+    count = Counter(result.status for result in results)
+    response = ImportResponse(
+        ok=True,
+        run_id=request.run_id,
+        imported=count["imported"],
+        upserted=count["upserted"],
+        skipped=count["skipped"],
+        failed=count["failed"],
+        results=results,
+    )
+    answer = AnsweredRequest(request.source, request.mode, request_hash, encoded(response).decode())
     written = [
-        (result["sourceProvider"], result["sourceSessionId"])
+        (result.source_provider, result.source_session_id)
         for result in results
-        if result["status"] in ("imported", "upserted")
+        if result.status in ("imported", "upserted")
     ]
-    stored = ledger.import_requests.answer(parsed.key, answer, parsed.run_id, written)
-    return _repeated(stored, parsed, request_hash)
+    stored = ledger.import_requests.answer(request.key, answer, request.run_id, written)
+    return _repeated(stored, request, request_hash)
 
 
 def import_request(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Import a request of either kind: items, or a chunk of one."""
-    is_chunk = isinstance(request, Mapping) and bool({"uploadId", "upload_id"} & request.keys())
-    return (import_chunk if is_chunk else import_sessions)(ledger, request)
+    """Import a JSON request of either kind, items or a chunk of one; the response as JSON."""
+    is_chunk = "uploadId" in _fields(request, ImportChunk)
+    response = (import_chunk if is_chunk else import_sessions)(ledger, request)
+    answer: dict[str, Any] = builtins(response)
+    return answer
 
 
 def persona_of(request: Mapping[str, Any]) -> str:
     """The persona that a request imports its sessions for."""
-    persona = in_camel(request, ENVELOPE).get("personaId")
+    persona = _fields(request, ImportEnvelope).get("personaId")
     return persona if isinstance(persona, str) and persona else DEFAULT_PERSONA
 
 
-def _read_request(request: Mapping[str, Any]) -> SessionsRequest:
-    parsed, items = _read_envelope(request)
-    if not isinstance(items, list) or not items:
-        raise RequestRefused("items_required")
-    for item in items:
-        try:
-            parsed.items.append(normal(item))
-        except InvalidItem:
-            parsed.items.append(item)
-    return parsed
+def _fields(request: object, kind: type[Struct]) -> dict[str, Any]:
+    """The fields of a request, their names in camelCase."""
+    fields = builtins(request)
+    if not isinstance(fields, Mapping):
+        raise _refused("request_invalid", f"$ is {shown(request)}: expected an object")
+    return in_camel(fields, names_of(kind))
 
 
-def _read_envelope(request: Mapping[str, Any]) -> tuple[SessionsRequest, Any]:
-    """The request without its items, and these as they were sent."""
-    if not isinstance(request, Mapping):
-        raise RequestRefused("request_invalid")
-    fields = in_camel(request, ENVELOPE)
-    if fields.get("source") not in SOURCES:
-        raise RequestRefused("source_unsupported")
-    if fields.get("mode") not in MODES:
-        raise RequestRefused("mode_unsupported")
-    key = fields.get("idempotencyKey")
-    if not isinstance(key, str) or not key.strip():
-        raise RequestRefused("idempotency_key_required")
-    run_id = fields.get("runId")
-    parsed = SessionsRequest(
-        fields["source"],
-        fields["mode"],
-        persona_of(request),
-        key,
-        run_id if isinstance(run_id, str) and run_id else str(uuid4()),
-        [],
-    )
-    return parsed, fields.get("items")
+def _typed(fields: Mapping[str, Any], kind: type[T]) -> T:
+    try:
+        return typed(fields, kind)
+    except InvalidField as error:
+        code = CODES.get(error.path, "request_invalid").format_map(fields)
+        raise _refused(code, str(error)) from error
 
 
 def _repeated(
-    answer: AnsweredRequest, parsed: SessionsRequest, request_hash: str | None
-) -> dict[str, Any]:
+    answer: AnsweredRequest, request: SessionsRequest, request_hash: str | None
+) -> ImportResponse:
     """The response to an earlier request of the same key, if it is the same request."""
-    if answer.source != parsed.source:
-        raise RequestRefused("idempotency_key_source_mismatch")
-    if answer.mode != parsed.mode:
-        raise RequestRefused("idempotency_key_mode_mismatch")
+    if answer.source != request.source:
+        raise _refused("idempotency_key_source_mismatch")
+    if answer.mode != request.mode:
+        raise _refused("idempotency_key_mode_mismatch")
     if request_hash is not None and answer.request_hash != request_hash:
-        raise RequestRefused("idempotency_key_payload_mismatch")
-    response: dict[str, Any] = decoded(answer.response_json.encode())
-    return response
+        raise _refused("idempotency_key_payload_mismatch")
+    return typed(decoded(answer.response_json.encode()), ImportResponse)
 
 
 # -- items ------------------------------------------------------------------------------------
@@ -199,7 +220,7 @@ class _ImportNote(Struct):
     """Archived with an item: the key of its request, and its outcome."""
 
     key: str
-    outcome: str
+    outcome: ImportStatus
 
 
 _decode_note = msgspec.json.Decoder(_ImportNote).decode
@@ -208,7 +229,7 @@ _decode_note = msgspec.json.Decoder(_ImportNote).decode
 class AcceptedItem(Struct):
     key: ImportKey
     label: str
-    outcome: str
+    result: ImportResult
     index: int  # in the request
     relatives: set[ImportKey] = field(default_factory=set)
 
@@ -222,29 +243,25 @@ class RequestRun:
         self.importer = Importer(ledger)
         self.fingerprints: dict[ImportKey, str] = {}  # of the accepted items
         self.accepted: list[AcceptedItem] = []
-        self.item_results: list[dict[str, Any]] = []
+        self.item_results: list[ImportResult] = []
 
-    def results(self) -> list[dict[str, Any]]:
+    def results(self) -> list[ImportResult]:
         for index, item in enumerate(self.request.items):
             self.item_results.append(self._accept_or_fail(index, item))
         for group in _groups(self.accepted):
             self._derive(group)
         return self.item_results
 
-    def _accept_or_fail(self, index: int, item: Any) -> dict[str, Any]:
-        result: dict[str, Any] = {"sourceProvider": "", "sourceSessionId": ""}
-        if isinstance(item, dict):
-            for name in result:
-                result[name] = item[name] if isinstance(item.get(name), str) else ""
+    def _accept_or_fail(self, index: int, item: Any) -> ImportResult:
+        at = f"$.items[{index}]"
         try:
-            return {**result, **self._accept(index, normal(item))}
+            return self._accept(index, normal(item))
         except InvalidItem as error:
-            result |= {"status": "failed", "reason": error.code}
-            return {**result, "detail": error.detail} if error.detail else result
+            return _failed(item, error.code, error.detail(at))
         except RecursionError:
-            return {**result, "status": "failed", "reason": "payload_invalid"}
+            return _failed(item, "payload_invalid", f"{at} has too many levels")
 
-    def _accept(self, index: int, fields: dict[str, Any]) -> dict[str, Any]:
+    def _accept(self, index: int, fields: dict[str, Any]) -> ImportResult:
         item = read_item(fields)
         key = ImportKey(self.request.source, item.source_provider, item.source_session_id)
         imported = self.requests.imported(*key)
@@ -257,20 +274,22 @@ class RequestRun:
         # A session stays with the persona it was first imported for.
         persona = earlier[0][0].persona_id if earlier else self.request.persona_id
         _check_mergeable([previous for _, previous in earlier], item)
-        outcome = "imported" if current is None else "upserted"
+        outcome: ImportStatus = "imported" if current is None else "upserted"
         archived = ArchivedItem(self.request.source, persona, label, fields)
         outcome = self._store(key, archived, outcome)
         self.fingerprints[key] = item.source_session_fingerprint
-        self.accepted.append(AcceptedItem(key, label, outcome, index, _relatives(key, item)))
-        return {"sessionLabel": label, "status": outcome}
+        result = _result(key, outcome, label)
+        result.ignored = unknown_fields(fields) or None
+        self.accepted.append(AcceptedItem(key, label, result, index, _relatives(key, item)))
+        return result
 
-    def _unchanged(self, key: ImportKey, label: str | None) -> dict[str, Any]:
+    def _unchanged(self, key: ImportKey, label: str | None) -> ImportResult:
         note = _note(self.importer.sources.file(key.path()))
         if note is not None and note.key == self.request.key and key not in self.fingerprints:
             # This very request archived it and was interrupted before it was answered.
-            return {"sessionLabel": label, "status": note.outcome}
+            return _result(key, note.outcome, label)
         label = label or next(item.label for item in self.accepted if item.key == key)
-        return {"sessionLabel": label, "status": "skipped", "reason": "fingerprint_unchanged"}
+        return _result(key, "skipped", label, "fingerprint_unchanged")
 
     def _archived(self, key: ImportKey) -> Iterator[tuple[ArchivedItem, ImportItem]]:
         for file in self.importer.sources.files_of_family(key.path()):
@@ -286,11 +305,12 @@ class RequestRun:
         is_free = self.requests.adoptable(hint, self.request.persona_id, own)
         return hint if is_free else own
 
-    def _store(self, key: ImportKey, item: ArchivedItem, outcome: str) -> str:
+    def _store(self, key: ImportKey, item: ArchivedItem, outcome: ImportStatus) -> ImportStatus:
         """Archive an item; its outcome, that of the first time if it was archived before."""
         data = encoded(item)
         if len(data) > ITEM_MAX:
-            raise InvalidItem("item_too_large", f"{len(data)} bytes")
+            problem = f"has {len(data):,} bytes; at most {ITEM_MAX:,} are allowed"
+            raise InvalidItem("item_too_large", problem=problem)
         sources = self.importer.sources
         path = key.path()
         cursor = encoded(_ImportNote(self.request.key, outcome)).decode()
@@ -332,13 +352,36 @@ class RequestRun:
             # A bug that one item triggers must not fail the others.
             failed = f"{type(error).__name__}: {error}"
         for item in group:
-            status: dict[str, Any] = {"status": item.outcome, "sessionLabel": item.label}
+            result = item.result
             if failed is not None:
-                status = {"status": "failed", "reason": "import_failed", "detail": failed}
-            result = self.item_results[item.index]
-            names = ("sourceProvider", "sourceSessionId")
-            self.item_results[item.index] = {**{name: result[name] for name in names}, **status}
+                result = _failed(self.request.items[item.index], "import_failed", failed)
+            self.item_results[item.index] = result
         return failed is None
+
+
+def _result(
+    key: ImportKey, status: ImportStatus, label: str | None, reason: str | None = None
+) -> ImportResult:
+    return ImportResult(
+        source_provider=key.provider,
+        source_session_id=key.session_id,
+        status=status,
+        session_label=label,
+        reason=reason,
+    )
+
+
+def _failed(item: Any, code: str, detail: str) -> ImportResult:
+    fields = item if isinstance(item, dict) else {}
+    names = (fields.get(name) for name in ("sourceProvider", "sourceSessionId"))
+    provider, session_id = (name if isinstance(name, str) else "" for name in names)
+    return ImportResult(
+        source_provider=provider,
+        source_session_id=session_id,
+        status="failed",
+        reason=code,
+        detail=detail,
+    )
 
 
 def _note(file: SourceFile | None) -> _ImportNote | None:
@@ -353,6 +396,7 @@ def _check_mergeable(earlier: Iterable[ImportItem], item: ImportItem) -> None:
     for previous in earlier:
         merged.add(previous)
     merged.add(item)
+    merged.check_parents(item)
 
 
 def _relatives(key: ImportKey, item: ImportItem) -> set[ImportKey]:
@@ -382,91 +426,72 @@ def _groups(accepted: Iterable[AcceptedItem]) -> list[list[AcceptedItem]]:
 
 
 def import_chunk(
-    ledger: Ledger, request: Mapping[str, Any], *, item_max: int = ITEM_MAX
-) -> dict[str, Any]:
+    ledger: Ledger, request: ImportChunk | Mapping[str, Any], *, item_max: int = ITEM_MAX
+) -> ChunkResponse:
     """Stage a chunk of an item; the last one imports it. Items have at most `item_max` bytes."""
-    parsed, _ = _read_envelope(request)
-    fields = in_camel(request, (*ENVELOPE, *CHUNK))
-    upload_id = fields.get("uploadId")
-    if not isinstance(upload_id, str) or not upload_id.strip():
-        raise RequestRefused("chunk_upload_id_required")
-    chunk = _read_chunk(parsed, fields)
+    sent = _typed(_fields(request, ImportChunk), ImportChunk)
+    if sent.chunk_index >= sent.chunk_total:
+        problem = f"$.chunkIndex is {sent.chunk_index}, but $.chunkTotal is {sent.chunk_total}"
+        raise _refused("chunk_index_out_of_range", problem)
+    parsed, upload_id = SessionsRequest.of(sent), sent.upload_id
+    chunk = _staged(sent, parsed)
     answer = ledger.import_requests.answered(parsed.key)
     if answer is not None:
         return _completed(chunk, upload_id, _repeated_upload(answer, parsed, chunk))
     staged = ledger.import_requests.chunks(parsed.source, upload_id)
-    chunk = _check_chunk(chunk, staged, has_run="runId" in fields)
+    chunk = _check_chunk(chunk, staged, has_run=bool(sent.run_id))
     _check_upload(chunk, staged, item_max)
     ledger.import_requests.stage(parsed.source, upload_id, chunk)
     staged = ledger.import_requests.chunks(parsed.source, upload_id)
     if len(staged) < chunk.chunk_total:
-        return {
-            "ok": True,
-            "runId": chunk.run_id,
-            "uploadId": upload_id,
-            "status": "staged",
-            "received": len(staged),
-            "total": chunk.chunk_total,
-        }
-    item = _unpack_item(staged, fields.get("payloadSha256"), item_max)
-    response = import_sessions(
-        ledger,
-        {
-            "source": parsed.source,
-            "mode": parsed.mode,
-            "personaId": parsed.persona_id,
-            "idempotencyKey": parsed.key,
-            "runId": chunk.run_id,
-            "items": [item],
-        },
-    )
+        return ChunkResponse(
+            ok=True,
+            run_id=chunk.run_id,
+            upload_id=upload_id,
+            status="staged",
+            received=len(staged),
+            total=chunk.chunk_total,
+        )
+    item = _unpack_item(staged, sent.payload_sha256, item_max)
+    envelope = structs.replace(sent, run_id=chunk.run_id)
+    response = _import_items(ledger, envelope, [item])
     ledger.import_requests.unstage(parsed.source, upload_id)
     return _completed(chunk, upload_id, response)
 
 
-def _completed(chunk: UploadChunk, upload_id: str, response: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "ok": True,
-        "runId": response["runId"],
-        "uploadId": upload_id,
-        "status": "completed",
-        "received": chunk.chunk_total,
-        "total": chunk.chunk_total,
-        "import": response,
-    }
-
-
-def _read_chunk(parsed: SessionsRequest, fields: Mapping[str, Any]) -> UploadChunk:
-    index, total = _count(fields.get("chunkIndex")), _count(fields.get("chunkTotal"))
-    if not 0 <= index < total:
-        raise RequestRefused("chunk_index_out_of_range")
-    item_fields = {}
-    for name, field_name in ITEM_NAMES.items():
-        value = fields.get(field_name)
-        if not isinstance(value, str) or not value.strip():
-            raise RequestRefused(f"{name}_required")
-        item_fields[name] = value
-    data = fields.get("data")
-    if not isinstance(data, str) or not data:
-        raise RequestRefused("chunk_upload_empty")
-    return UploadChunk(
-        chunk_index=index,
-        chunk_total=total,
-        mode=parsed.mode,
-        run_id=parsed.run_id,
-        idempotency_key=parsed.key,
-        encoding=str(fields.get("encoding")),
-        payload=data,
-        persona_id=parsed.persona_id,
-        **item_fields,
+def _completed(chunk: UploadChunk, upload_id: str, response: ImportResponse) -> ChunkResponse:
+    return ChunkResponse(
+        ok=True,
+        run_id=response.run_id,
+        upload_id=upload_id,
+        status="completed",
+        received=chunk.chunk_total,
+        total=chunk.chunk_total,
+        response=response,
     )
 
 
-def _count(value: Any) -> int:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value < CHUNKS_MAX
-    return value if is_count else -1
+def _staged(chunk: ImportChunk, request: SessionsRequest) -> UploadChunk:
+    return UploadChunk(
+        chunk_index=chunk.chunk_index,
+        chunk_total=chunk.chunk_total,
+        mode=request.mode,
+        run_id=request.run_id,
+        idempotency_key=request.key,
+        source_provider=chunk.source_provider,
+        source_session_id=chunk.source_session_id,
+        source_session_fingerprint=chunk.source_session_fingerprint,
+        encoding=chunk.encoding,
+        payload=chunk.data,
+        persona_id=request.persona_id,
+    )
 
 
+ITEM_FIELDS = {
+    "source_provider": "sourceProvider",
+    "source_session_id": "sourceSessionId",
+    "source_session_fingerprint": "sourceSessionFingerprint",
+}
 SHARED_FIELDS = (
     "chunk_total",
     "mode",
@@ -475,7 +500,6 @@ SHARED_FIELDS = (
     "source_provider",
     "source_session_id",
     "source_session_fingerprint",
-    "encoding",
 )
 
 
@@ -487,11 +511,10 @@ def _check_chunk(
         for name in SHARED_FIELDS:
             if getattr(chunk, name) != getattr(other, name):
                 code = name if name.startswith("chunk_") else f"chunk_{name}"
-                raise RequestRefused(f"{code}_mismatch")
+                values = (shown(getattr(other_chunk, name)) for other_chunk in (chunk, other))
+                raise _refused(f"{code}_mismatch", " is not the same as ".join(values))
         if not has_run:
-            chunk = msgspec.structs.replace(chunk, run_id=other.run_id)
-    if chunk.encoding != ENCODING:
-        raise RequestRefused(f"chunk_encoding_unsupported:{chunk.encoding}")
+            chunk = structs.replace(chunk, run_id=other.run_id)
     return chunk
 
 
@@ -499,36 +522,38 @@ def _check_upload(chunk: UploadChunk, staged: tuple[UploadChunk, ...], item_max:
     rest = (other for other in staged if other.chunk_index != chunk.chunk_index)
     size = len(chunk.payload) + sum(len(other.payload) for other in rest)
     if size > item_max * 4 // 3:  # in base64
-        raise RequestRefused("chunk_payload_too_large")
+        raise _refused("chunk_payload_too_large")
 
 
 def _repeated_upload(
     answer: AnsweredRequest, parsed: SessionsRequest, chunk: UploadChunk
-) -> dict[str, Any]:
+) -> ImportResponse:
     """The response to an upload that was completed before; its chunks are deleted."""
     response = _repeated(answer, parsed, None)
-    imported = [(item["sourceProvider"], item["sourceSessionId"]) for item in response["results"]]
+    imported = [(item.source_provider, item.source_session_id) for item in response.results]
     if imported != [(chunk.source_provider, chunk.source_session_id)]:
-        raise RequestRefused("idempotency_key_payload_mismatch")
+        raise _refused("idempotency_key_payload_mismatch")
     return response
 
 
-def _unpack_item(staged: tuple[UploadChunk, ...], sha256: object, item_max: int) -> dict[str, Any]:
+def _unpack_item(
+    staged: tuple[UploadChunk, ...], sha256: str | None, item_max: int
+) -> dict[str, Any]:
     if [chunk.chunk_index for chunk in staged] != list(range(staged[0].chunk_total)):
-        raise RequestRefused("chunk_index_gap")
+        raise _refused("chunk_index_gap")
     data = _unzipped(_from_base64([chunk.payload for chunk in staged]), item_max)
-    if isinstance(sha256, str) and hashlib.sha256(data).hexdigest() != sha256.lower():
-        raise RequestRefused("chunk_payload_sha256_mismatch")
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256.lower():
+        raise _refused("chunk_payload_sha256_mismatch")
     try:
         check_json(data, JSON_LIMITS)
         item = normal(decoded(data))
     except JsonTooLarge as error:
-        raise RequestRefused("chunk_payload_too_large") from error
+        raise _refused("chunk_payload_too_large") from error
     except (ValueError, msgspec.MsgspecError, RecursionError, InvalidItem) as error:
-        raise RequestRefused("chunk_payload_json_invalid") from error
-    for name, field_name in ITEM_NAMES.items():
+        raise _refused("chunk_payload_json_invalid") from error
+    for name, field_name in ITEM_FIELDS.items():
         if item.get(field_name) != getattr(staged[0], name):
-            raise RequestRefused(f"chunk_item_{name}_mismatch")
+            raise _refused(f"chunk_item_{name}_mismatch")
     return item
 
 
@@ -540,7 +565,7 @@ def _from_base64(payloads: list[str]) -> bytes:
         try:
             return b"".join(base64.b64decode(payload, validate=True) for payload in payloads)
         except (binascii.Error, ValueError) as error:
-            raise RequestRefused("chunk_payload_decode_failed") from error
+            raise _refused("chunk_payload_decode_failed") from error
 
 
 def _unzipped(data: bytes, item_max: int) -> bytes:
@@ -551,10 +576,10 @@ def _unzipped(data: bytes, item_max: int) -> bytes:
         try:
             content += member.decompress(rest, item_max + 1 - len(content))
         except zlib.error as error:
-            raise RequestRefused("chunk_payload_decode_failed") from error
+            raise _refused("chunk_payload_decode_failed") from error
         if len(content) > item_max:
-            raise RequestRefused("chunk_payload_too_large")
+            raise _refused("chunk_payload_too_large")
         if not member.eof:
-            raise RequestRefused("chunk_payload_decode_failed")
+            raise _refused("chunk_payload_decode_failed")
         rest = member.unused_data
     return content

@@ -21,6 +21,8 @@ from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.port.source import Source
 from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import settings
+from agents_ledger.model.extras import needed
 
 DEBOUNCE_MS = 400  # changes within this time are imported together
 # Between two searches for new folders while there is none.
@@ -60,11 +62,11 @@ def watch(
         is_watching = False
         for changes in _changes_below(roots, stop, min(wait_ms, ROOTS_PACE_MS)):
             if not is_watching:  # import what changed before
-                _import(ledger, list(_changed_files(roots, roots, selection)), on_report)
+                _import(ledger, list(_changed_files(roots, roots, selection)), on_report, stop)
                 is_watching = True
             changed = _changed_files((Path(path) for path in changes), roots, selection)
             with throttle.due(changed) as due:
-                _import(ledger, due, on_report)
+                _import(ledger, due, on_report, stop)
             if _roots(home, chosen) != roots:
                 break
         else:
@@ -76,7 +78,8 @@ def _changes_below(
 ) -> Iterator[list[str]]:
     """Changed paths, or an empty list after each pause. Ends if a folder is deleted before it is
     watched."""
-    from watchfiles import watch as watch_folders
+    with needed("watch", "watching folders"):
+        from watchfiles import watch as watch_folders
 
     with suppress(FileNotFoundError):
         for changes in watch_folders(
@@ -93,9 +96,12 @@ def _changes_below(
 
 
 def _import(
-    ledger: Ledger, files: Sequence[HistoryFile], on_report: Callable[[Report], None]
+    ledger: Ledger,
+    files: Sequence[HistoryFile],
+    on_report: Callable[[Report], None],
+    stop: threading.Event,
 ) -> None:
-    report = Importer(ledger).run(files) if files else Report()
+    report = Importer(ledger).run(files, stop=stop) if files else Report()
     if report.read_bytes or report.written_turns or report.faults:
         on_report(report)
 
@@ -267,7 +273,7 @@ def this_command(address: str, sources: Sequence[str], exclude: Sequence[str]) -
         "-m",
         "agents_ledger.cli.main",
         "--ledger",
-        address if "://" in address else os.path.abspath(address),
+        settings.absolute(address),
         "watch",
         *sources,
         *(f"--exclude={pattern}" for pattern in exclude),

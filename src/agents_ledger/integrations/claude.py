@@ -17,15 +17,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from claude_agent_sdk import fold_session_summary
-from claude_agent_sdk.types import (
-    SessionKey,
-    SessionListSubkeysKey,
-    SessionStore,
-    SessionStoreEntry,
-    SessionStoreListEntry,
-    SessionSummaryEntry,
-)
 from msgspec import Struct
 
 from agents_ledger.importers.pipeline import Importer
@@ -34,8 +25,20 @@ from agents_ledger.integrations.threads import in_thread
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection.source_records import TAIL_BYTES, Sources, tail_hash
 from agents_ledger.model.errors import Conflict, LedgerError, NotFound
+from agents_ledger.model.extras import needed
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.imports.sources import SourceFile
+
+with needed("claude", "agents_ledger.integrations.claude"):
+    from claude_agent_sdk import fold_session_summary
+    from claude_agent_sdk.types import (
+        SessionKey,
+        SessionListSubkeysKey,
+        SessionStore,
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+    )
 
 ROOT = "claude-agent-sdk:"
 READER = ClaudeCode()

@@ -1,8 +1,11 @@
-"""A Session of the OpenAI Agents SDK on the ledger: added items become turns, nothing is deleted.
+"""A Session of the OpenAI Agents SDK on the ledger: an exchange is a turn, nothing is deleted.
+
+The SDK adds the items of a run in batches: the question, then each step with its calls, then the
+answer. The question begins a live turn, each batch is committed to it as a whole, and the answer
+seals it. What `pop_item` takes back and what `clear_session` or `branch` leave stays as a branch.
 
 Each item is stored verbatim with its message, except for the text that the message's content or the
-tool call holds already. `pop_item` and `clear_session` move the session's head: the turns stay, and
-can be returned to with `branch`.
+tool call holds already.
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ import json
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
+from msgspec.structs import replace
 
 from agents_ledger.integrations.threads import in_thread
-from agents_ledger.ledger.aio.async_ledger import AsyncLedger
+from agents_ledger.ledger.aio.async_ledger import AsyncLedger, AsyncLiveTurn
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.reports.transcripts import (
     TranscriptCall,
@@ -25,11 +30,17 @@ from agents_ledger.ledger.reports.transcripts import (
 )
 from agents_ledger.ledger.turns.grafting import GraftedTurn
 from agents_ledger.model.errors import HeadMoved, NotFound
+from agents_ledger.model.extras import needed
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.sessions import Session
-from agents_ledger.model.turns import Message, MessageRole, ToolCall, Turn, to_json
+from agents_ledger.model.turns import Message, MessageRole, ToolCall, Turn, Usage, to_json
+
+with needed("openai-agents", "agents_ledger.integrations.openai_agents"):
+    from agents import RunHooks
+    from agents.models import get_default_model
 
 if TYPE_CHECKING:
+    from agents import Agent, ModelResponse, RunContextWrapper
     from agents.items import TResponseInputItem
     from agents.memory import SessionSettings
 
@@ -44,22 +55,31 @@ ROLES: dict[str, MessageRole] = {
     "system": "system",
     "developer": "system",
 }
-PAGE = 20  # turns in the first page
+PAGE = 6  # turns in the first page; an exchange has some four items
 NO_RESULT = "no result was added with the call"
+TAKEN_BACK = "the last item was taken back"
+
+Item = dict[str, Any]
 
 _decode = msgspec.json.Decoder().decode
 
 
 class LedgerSession:
-    """`Runner.run(agent, "...", session=LedgerSession("main", ledger))`. The id is the label."""
+    """`Runner.run(agent, "...", session=session, hooks=session.hooks)`. The id is the label.
+
+    With its hooks, turns carry the model and the tokens that the SDK reports.
+    """
 
     def __init__(
         self, session_id: str, ledger: Ledger, *, session_settings: SessionSettings | None = None
     ) -> None:
         self.session_id = session_id
         self.session_settings = session_settings
+        self.hooks = UsageHooks()
         self._ledger = ledger
         self._writing = AsyncLedger.over(ledger)
+        # Shared by all sessions over this ledger: each request of a server may make its own.
+        self._exchanges = _EXCHANGES.setdefault(ledger, {})
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """All items, or the latest `limit`, oldest first."""
@@ -68,17 +88,41 @@ class LedgerSession:
         return await in_thread(self._items, limit)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Record items as one turn: all of them, or none."""
-        if items:
-            query, steps, response = _turn(items)
-            await self._writing.record(self.session_id, query, response, steps=steps)
+        """Store items, all of them or none. A question begins a turn, an answer ends it."""
+        if not items:
+            return
+        new_items = [_plain(item) for item in items]
+        exchange = await self._take()
+        try:
+            if exchange is not None and _is_question(new_items[0]):
+                await self._seal(exchange, [])
+            if exchange is not None and not exchange.sealed:
+                await self._continue(exchange, new_items)
+            elif _is_question(new_items[0]) and not _is_answer(new_items[-1]):
+                exchange = await self._begin(new_items)
+            else:
+                await self._record(new_items)
+        finally:
+            self._put_back(exchange)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Remove the last item: the head moves to a thread without it."""
-        return await in_thread(self._pop)
+        """Remove the last item: the session continues without it, and it stays as a branch."""
+        exchange = await self._take()
+        if exchange is None:
+            return await in_thread(self._pop)
+        try:
+            await exchange.turn.fail(TAKEN_BACK)
+            exchange.sealed = True
+            *remaining, last = exchange.items
+            if remaining:
+                exchange = await self._begin(remaining)
+        finally:
+            self._put_back(exchange)
+        return cast("TResponseInputItem", last)
 
     async def clear_session(self) -> None:
         """Empty the session. Its turns stay."""
+        await self._leave("the session was cleared")
         await in_thread(self._clear)
 
     async def fork(self, session_id: str) -> LedgerSession:
@@ -88,9 +132,82 @@ class LedgerSession:
 
     async def branch(self, turn_id: str) -> None:
         """Continue from an earlier turn, or from one that was left."""
+        await self._leave("the session continued from another turn")
         await in_thread(self._ledger.move, self.session_id, turn_id)
 
+    # -- the exchange that is open ------------------------------------------------------------
+
+    async def _take(self) -> _OpenExchange | None:
+        """The open exchange, which no other task gets meanwhile. The first time, one whose process
+        died is continued."""
+        if self.session_id not in self._exchanges:
+            self._exchanges[self.session_id] = None
+            items = await in_thread(self._interrupted)
+            return await self._begin(items) if items else None
+        exchange = self._exchanges[self.session_id]
+        self._exchanges[self.session_id] = None
+        return exchange
+
+    def _put_back(self, exchange: _OpenExchange | None) -> None:
+        if exchange is not None and not exchange.sealed:
+            self._exchanges[self.session_id] = exchange
+
+    async def _begin(self, items: list[Item]) -> _OpenExchange:
+        exchange_items = ExchangeItems()
+        parts = exchange_items.add(items, live=True)
+        turn = await self._writing.turn(self.session_id, parts.query)
+        steps = [*parts.steps, *((parts.response,) if parts.response else ())]
+        if steps:
+            await turn.add(*steps)
+        return _OpenExchange(turn, exchange_items, items)
+
+    async def _continue(self, exchange: _OpenExchange, items: list[Item]) -> None:
+        if _is_answer(items[-1]):
+            await self._seal(exchange, items)
+        else:
+            await exchange.turn.add(*exchange.matched.add(items, live=True).steps)
+            exchange.items += items
+
+    async def _seal(self, exchange: _OpenExchange, items: list[Item]) -> None:
+        """End an exchange with its last items, or without an answer."""
+        parts = exchange.matched.add(items, live=True)
+        try:
+            await exchange.turn.respond(
+                parts.response, steps=parts.steps, usage=self.hooks.usage, model=self.hooks.model
+            )
+        except HeadMoved:
+            # Another writer was first: the turn is a branch now, and its items follow the head.
+            query, steps, response = ExchangeItems().add(exchange.items + items, live=False)
+            await self._writing.record(self.session_id, query, response, steps=steps)
+        exchange.sealed = True
+        self.hooks.reset()
+
+    async def _record(self, items: list[Item]) -> None:
+        query, steps, response = ExchangeItems().add(items, live=False)
+        await self._writing.record(
+            self.session_id,
+            query,
+            response,
+            steps=steps,
+            usage=self.hooks.usage,
+            model=self.hooks.model,
+        )
+        self.hooks.reset()
+
+    async def _leave(self, reason: str) -> None:
+        exchange = await self._take()
+        if exchange is not None:
+            await exchange.turn.fail(reason)
+
     # -- in a thread --------------------------------------------------------------------------
+
+    def _interrupted(self) -> list[Item]:
+        """The items of an exchange whose process died."""
+        self._ledger.recover()
+        turn = self._ledger.unfinished(self.session_id)
+        if turn is None or turn.status != "failed":
+            return []
+        return [_plain(item) for item in _items(turn.messages, turn.tool_calls)]
 
     def _items(self, limit: int | None) -> list[TResponseInputItem]:
         if limit is not None and limit <= 0:
@@ -114,12 +231,13 @@ class LedgerSession:
             if items:
                 return items[-1]  # a turn without items is skipped
 
-    def _step_back(self, turn: Turn, left: Sequence[TResponseInputItem]) -> None:
+    def _step_back(self, turn: Turn, remaining: Sequence[TResponseInputItem]) -> None:
         """Move the head to a turn's parent, and record the remaining items there."""
         label = self._ledger.session(self.session_id).label
         turns = []
-        if left:
-            query, steps, response = _turn(left)
+        if remaining:
+            items = [_plain(item) for item in remaining]
+            query, steps, response = ExchangeItems().add(items, live=False)
             fields = {"steps": tuple(steps)}
             turns.append(GraftedTurn(new_id(), turn.parent_turn_id, query, response, fields))
 
@@ -137,82 +255,157 @@ class LedgerSession:
 
     def _clear(self) -> None:
         try:
+            self._ledger.forget_unfinished(self.session_id)
             if self._ledger.head(self.session_id) is not None:
                 self._ledger.clear(self.session_id)
         except NotFound:  # nothing was ever added
             return
 
 
+class UsageHooks(RunHooks[Any]):
+    """Takes the model and the tokens of a run from the SDK."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.model: str | None = None
+        self.usage = Usage()
+
+    async def on_llm_end(
+        self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse
+    ) -> None:
+        """Add what a request to the model took."""
+        self.model = _model_name(agent.model) or self.model
+        spent, before = response.usage, self.usage
+        self.usage = Usage(
+            (before.input_tokens or 0) + spent.input_tokens,
+            (before.output_tokens or 0) + spent.output_tokens,
+            (before.cached_input_tokens or 0) + spent.input_tokens_details.cached_tokens,
+            reasoning_tokens=(before.reasoning_tokens or 0)
+            + spent.output_tokens_details.reasoning_tokens,
+        )
+
+
+def _model_name(model: object) -> str | None:
+    if model is None:
+        return get_default_model()
+    name = model if isinstance(model, str) else getattr(model, "model", None)
+    return name if isinstance(name, str) else None
+
+
+class _OpenExchange:
+    """A live turn and the items that were added to it."""
+
+    def __init__(self, turn: AsyncLiveTurn, matched: ExchangeItems, items: list[Item]) -> None:
+        self.turn = turn
+        self.matched = matched
+        self.items = items
+        self.sealed = False
+
+
+# By ledger and session. None: this process knows that no exchange is open.
+_EXCHANGES: WeakKeyDictionary[Ledger, dict[str, _OpenExchange | None]] = WeakKeyDictionary()
+
+
 # -- items and turns --------------------------------------------------------------------------
 
 
-def _turn(
-    items: Sequence[TResponseInputItem],
-) -> tuple[list[Message], list[Message | ToolCall], Message | None]:
-    """Query, steps and response of items. Calls get the outputs added with them."""
-    plain_items = [_plain(item) for item in items]
-    calls = _ItemCalls(plain_items)
-    steps: list[Message | ToolCall] = []
-    for at, item in enumerate(plain_items):
-        call_id = calls.ids.get(at)
-        is_own = call_id is not None and call_id == item.get("call_id") and _is_json(item)
-        if item.get("type") == "function_call":
-            in_call = is_own and isinstance(item.get("arguments"), str)
-            steps.append(_message(item, "arguments" if in_call else None))
-            steps.append(_call(item, calls.outputs.get(at), str(call_id)))
-        else:
+class ExchangeParts(NamedTuple):
+    query: list[Message]
+    steps: list[Message | ToolCall]
+    response: Message | None
+
+
+class _WaitingCall(NamedTuple):
+    """A call whose output was not added yet."""
+
+    id: str
+    tool_name: str
+    at: int | None  # its index in the batch; None: it was added with an earlier one
+
+
+class ExchangeItems:
+    """The items of an exchange as messages and calls, batch by batch.
+
+    An output is matched with its call, which may have been added with an earlier batch. A call
+    without an id of its own gets one.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[_WaitingCall]] = {}  # by the id their items carry
+
+    def add(self, items: Sequence[Item], *, live: bool) -> ExchangeParts:
+        """Query, steps and response of a batch. `live`: an output may follow with a later one."""
+        matched, outputs = self._match(items)
+        steps: list[Message | ToolCall] = []
+        for at, item in enumerate(items):
+            call = matched.get(at)
+            is_own = call is not None and call.id == item.get("call_id") and _is_json(item)
+            if call is not None and item.get("type") == "function_call":
+                in_call = is_own and isinstance(item.get("arguments"), str)
+                steps.append(_message(item, "arguments" if in_call else None))
+                steps.append(_call(item, outputs.get(at), call.id, live=live))
+                continue
             in_call = is_own and "output" in item
-            steps.append(_message(item, "output" if in_call else None, calls.answered(at)))
-    query_length = 0
-    for step in steps:
-        if not isinstance(step, Message) or step.role not in ("user", "system"):
-            break
-        query_length += 1
-    query = [step for step in steps[:query_length] if isinstance(step, Message)]
-    last = steps[-1]
-    if len(steps) > query_length and isinstance(last, Message) and last.role == "assistant":
-        return query, steps[query_length:-1], last
-    return query, steps[query_length:], None
+            steps.append(_message(item, "output" if in_call else None, self._answered(item, call)))
+            if call is not None and call.at is None:
+                result = _result_json(item)
+                steps.append(ToolCall(call.tool_name, result_json=result, id=call.id))
+        response = steps.pop() if items and _is_answer(items[-1]) else None
+        length = 0
+        while length < len(steps) and _is_question(items[length]):
+            length += 1
+        return ExchangeParts(steps[:length], steps[length:], response)  # type: ignore[arg-type]
 
-
-class _ItemCalls:
-    """Matches outputs with calls. A call without an id of its own gets one."""
-
-    def __init__(self, items: Sequence[dict[str, Any]]) -> None:
-        self.ids: dict[int, str] = {}  # by the index of a call and of its output
-        self.outputs: dict[int, dict[str, Any]] = {}  # by the index of the call
-        self._items = items
-        self._waiting: dict[str, deque[int]] = {}  # calls by the id they carry
-        waiting = self._waiting
+    def _match(self, items: Sequence[Item]) -> tuple[dict[int, _WaitingCall], dict[int, Item]]:
+        """The call of each call and output, by their index; the outputs by the index of a call."""
+        matched: dict[int, _WaitingCall] = {}
+        outputs: dict[int, Item] = {}
         for at, item in enumerate(items):
             call_id = item.get("call_id")
-            # An id may be of any type, and need not be hashable.
-            key = repr(call_id)
+            key = repr(call_id)  # an id may be of any type, and need not be hashable
             if item.get("type") == "function_call":
-                own = call_id if isinstance(call_id, str) and key not in waiting else ""
-                self.ids[at] = own or f"call_{new_id()}"
-                waiting.setdefault(key, deque()).append(at)
-            elif _is_output(item) and waiting.get(key):
+                own = call_id if isinstance(call_id, str) and key not in self._waiting else ""
+                call = _WaitingCall(own or f"call_{new_id()}", _tool_name(item), at)
+                self._waiting.setdefault(key, deque()).append(call)
+                matched[at] = call
+            elif _is_output(item) and self._waiting.get(key):
                 # Several calls may carry one id: each gets the next output that has it.
-                call = waiting[key].popleft()
-                self.ids[at] = self.ids[call]
-                self.outputs[call] = item
+                call = matched[at] = self._waiting[key].popleft()
+                if call.at is not None:
+                    outputs[call.at] = item
+        for key, calls in self._waiting.items():
+            self._waiting[key] = deque(call._replace(at=None) for call in calls)
+        return matched, outputs
 
-    def answered(self, at: int) -> str | None:
-        """The id of the call that an item is the output of. The call may have been added earlier;
-        if it is one of these items, the output must be its own."""
-        call_id = self._items[at].get("call_id")
-        if at in self.ids or repr(call_id) in self._waiting:
-            return self.ids.get(at)
+    def _answered(self, item: Item, call: _WaitingCall | None) -> str | None:
+        """The id of the call that an item is the output of. The call may be of an earlier turn; if
+        it is one of this exchange, the output must be its own."""
+        call_id = item.get("call_id")
+        if call is not None or repr(call_id) in self._waiting:
+            return call.id if call is not None else None
         return call_id if isinstance(call_id, str) and call_id else None
 
 
-def _plain(item: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = item if isinstance(item, dict) else json.loads(to_json(item))
+def _is_question(item: Item) -> bool:
+    return ROLES.get(str(item.get("role"))) in ("user", "system")
+
+
+def _is_answer(item: Item) -> bool:
+    return item.get("role") == "assistant"
+
+
+def _tool_name(item: Item) -> str:
+    return str(item.get("name") or "function")
+
+
+def _plain(item: Any) -> Item:
+    plain: Item = item if isinstance(item, dict) else json.loads(to_json(item))
     return plain
 
 
-def _is_output(item: dict[str, Any]) -> bool:
+def _is_output(item: Item) -> bool:
     return str(item.get("type", "")).endswith("_output")
 
 
@@ -225,11 +418,11 @@ def _is_json(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _message(item: dict[str, Any], in_call: str | None, answered: str | None = None) -> Message:
+def _message(item: Item, in_call: str | None, answered: str | None = None) -> Message:
     """The message of an item. `in_call`: the field that its tool call holds; `answered`: the id of
     the call whose output it is."""
     role = "tool" if _is_output(item) else ROLES.get(str(item.get("role")), "assistant")
-    metadata: dict[str, Any] = {ITEM: _with_text(item, None)}
+    metadata: Item = {ITEM: _with_text(item, None)}
     if in_call is not None:
         metadata = {CALLED: {**item, in_call: None}}
     elif not _is_json(item):
@@ -243,7 +436,7 @@ def _message(item: dict[str, Any], in_call: str | None, answered: str | None = N
     )
 
 
-def _with_text(item: dict[str, Any], text: str | None) -> dict[str, Any]:
+def _with_text(item: Item, text: str | None) -> Item:
     """The item with another text where its message's content comes from; unchanged, if the content
     is joined from several texts."""
     name = "content" if "content" in item else "output"
@@ -255,7 +448,7 @@ def _with_text(item: dict[str, Any], text: str | None) -> dict[str, Any]:
     return item
 
 
-def _text(item: dict[str, Any]) -> str | None:
+def _text(item: Item) -> str | None:
     content = item.get("content", item.get("output"))
     if isinstance(content, str) or content is None:
         return content
@@ -265,17 +458,22 @@ def _text(item: dict[str, Any]) -> str | None:
     return to_json(content)
 
 
-def _call(item: dict[str, Any], output: dict[str, Any] | None, call_id: str) -> ToolCall:
+def _call(item: Item, output: Item | None, call_id: str, *, live: bool) -> ToolCall:
     params = item.get("arguments")
-    result = None if output is None else output.get("output")
-    return ToolCall(
-        str(item.get("name") or "function"),
+    call = ToolCall(
+        _tool_name(item),
         params if isinstance(params, str) else to_json(params or {}),
-        None if result is None else to_json([result])[1:-1],
-        NO_RESULT if output is None else None,
-        "cancelled" if output is None else "completed",
+        status="running",
         id=call_id,
     )
+    if output is not None:
+        return replace(call, result_json=_result_json(output), status="completed")
+    return call if live else replace(call, error=NO_RESULT, status="cancelled")
+
+
+def _result_json(output: Item) -> str | None:
+    result = output.get("output")
+    return None if result is None else to_json([result])[1:-1]
 
 
 def _latest(pages: Iterable[TranscriptPage], limit: int | None) -> list[TResponseInputItem]:
@@ -319,7 +517,7 @@ def _stored_item(
     return _with_text(item, message.content) if isinstance(item, dict) else item
 
 
-def _with_call(item: dict[str, Any], call: ToolCall | TranscriptCall) -> dict[str, Any]:
+def _with_call(item: Item, call: ToolCall | TranscriptCall) -> Item:
     if item["type"] == "function_call":
         return {**item, "arguments": call.params_json}
     return {**item, "output": _decoded(call.result_json or "null")}

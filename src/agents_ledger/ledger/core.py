@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +18,12 @@ from agents_ledger.store.database import Database, Work, open_database
 if TYPE_CHECKING:
     from agents_ledger.ledger.search.vectors import Filler
     from agents_ledger.model.agents.embedding import Embedder
+    from agents_ledger.model.imports.requests import (
+        ChunkResponse,
+        ImportChunk,
+        ImportRequest,
+        ImportResponse,
+    )
 
 
 T = TypeVar("T")
@@ -123,6 +130,19 @@ class Core:
         with suppress(LedgerError):  # the rest is indexed later
             while not self._closed and self.db.write(index_queue.put_in):
                 pass
+
+    def import_sessions(self, request: ImportRequest | Mapping[str, Any]) -> ImportResponse:
+        # The only import of a higher layer: requests are archived and derived by the importers.
+        from agents_ledger.importers.requests import import_sessions
+        from agents_ledger.ledger.ledger import Ledger
+
+        return import_sessions(Ledger(self), request)
+
+    def import_chunk(self, chunk: ImportChunk | Mapping[str, Any]) -> ChunkResponse:
+        from agents_ledger.importers.requests import import_chunk
+        from agents_ledger.ledger.ledger import Ledger
+
+        return import_chunk(Ledger(self), chunk)
 
     def embed(self, embedder: Embedder, *, behind: bool) -> int:
         from agents_ledger.ledger.search.vectors import Filler, embed

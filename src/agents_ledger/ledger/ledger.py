@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
@@ -21,6 +21,12 @@ from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import Engine
 from agents_ledger.model.compaction import Compaction, Trigger
 from agents_ledger.model.errors import Conflict, OutcomeUnknown
+from agents_ledger.model.imports.requests import (
+    ChunkResponse,
+    ImportChunk,
+    ImportRequest,
+    ImportResponse,
+)
 from agents_ledger.model.reports.routing import SmartFork
 from agents_ledger.model.sessions import (
     Alias,
@@ -119,6 +125,19 @@ class Ledger(Subjects):
             session, strategy, budget, trigger, engine, model, instructions, fallback, count
         )
         return compaction.compact_and_wait(request, self._read, self._write)
+
+    def import_sessions(self, request: ImportRequest | Mapping[str, Any]) -> ImportResponse:
+        """Import sessions of another program; returns the result of each.
+
+        A mapping has the fields of a JSON request. A repeated request gets the same answer, an
+        unchanged session is skipped, and one that is invalid fails without affecting the others.
+        RequestRefused if the request as a whole is invalid.
+        """
+        return self._call(Core.import_sessions, request)
+
+    def import_chunk(self, chunk: ImportChunk | Mapping[str, Any]) -> ChunkResponse:
+        """Stage a part of one session of another program; the last part imports it."""
+        return self._call(Core.import_chunk, chunk)
 
     def embed(self, embedder: Embedder, *, behind: bool = False) -> int:
         """Compute the missing vectors for searching by meaning; returns how many.
@@ -224,6 +243,14 @@ class Ledger(Subjects):
         """Add another key that leads to a session."""
         return self._write(lambda tx: names.add(tx, alias, key, reason=reason))
 
+    def remove_alias(self, alias: str) -> Alias:
+        """Remove an alias. Refused for labels, and for names that the next import would add."""
+        return self._write(lambda tx: names.remove(tx, alias))
+
+    def rename(self, key: str, label: str) -> Session:
+        """Give a session another label. The former label becomes an alias, so links still work."""
+        return self._write(lambda tx: names.rename(tx, key, label))
+
     def promote(self, channel: str, entity: str) -> Session:
         """Make a channel's key and an entity's lead to one session."""
         return self._write(lambda tx: names.promote(tx, channel, entity))
@@ -231,6 +258,13 @@ class Ledger(Subjects):
     def merge(self, first: str, second: str, *, reason: AliasReason = "identity_merge") -> Session:
         """Merge two sessions into the one with the longer history. No turn is lost."""
         return self._write(lambda tx: names.merge(tx, first, second, reason=reason))
+
+    def unmerge(self, label: str) -> Session:
+        """Reverse a merge: the session of this label and its aliases are its own again.
+
+        What was recorded through them after the merge stays with the other session.
+        """
+        return self._write(lambda tx: names.unmerge(tx, label))
 
 
 class Batch:
@@ -309,6 +343,16 @@ class LiveTurn(Begins):
         """
         return LiveCall(self, self.state.call(tool_name, params, id, tool_number))._start()
 
+    def add(self, *steps: Message | ToolCall) -> None:
+        """Commit messages and tool calls at once, all of them or none.
+
+        A call that the turn has already is its outcome.
+        """
+        filled = self.state.steps(steps)
+        with self.state.committing(*filled.messages, *filled.calls):
+            self._ledger._write(self.state.add(filled))
+        self.state.added(filled)
+
     def stream(self, text: str) -> None:
         """Commit a piece of the answer, visible to others in `partial_text`."""
         with self.state.committing(text):
@@ -319,18 +363,20 @@ class LiveTurn(Begins):
         self,
         response: Answer = None,
         *,
+        steps: Sequence[Message | ToolCall] = (),
         usage: Usage | None = None,
         model: str | None = None,
         provider: str | None = None,
         permissions_used: Any = None,
     ) -> None:
-        """Seal the turn and move its session's head to it.
+        """Seal the turn, after its last `steps`, and move its session's head to it.
 
         Without a response, the streamed text is the response. HeadMoved: the session's head moved
         meanwhile; the turn is stored, but the head does not point to it.
         """
         work = self.state.respond(
             response,
+            steps=self.state.steps(steps),
             usage=usage or Usage(),
             model=model,
             provider=provider,

@@ -13,7 +13,7 @@ from agents_ledger.ledger.context import contexts
 from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.face import Face
-from agents_ledger.ledger.sessions import heads, names
+from agents_ledger.ledger.sessions import heads, history, names
 from agents_ledger.ledger.turns import live, threads
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents.embedding import Embedder
@@ -284,8 +284,11 @@ class ReadVerbs(Face):
         )
 
     def head(self, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
-        """The turn a session points to, now or at a time in Unix milliseconds."""
-        return self._read(lambda tx: heads.head(tx, key, at=at, exact=exact))
+        """The turn a session points to, now or at a time in Unix milliseconds.
+
+        What an import brought is dated by its turns: see history().
+        """
+        return self._read(lambda tx: history.head(tx, key, at=at, exact=exact))
 
     # -- names and history ---------------------------------------------------------------------
 
@@ -294,13 +297,16 @@ class ReadVerbs(Face):
         return self._read(lambda tx: names.of(tx, key))
 
     def history(
-        self, key: str, *, limit: int = 100, before: int | None = None, exact: bool = False
+        self, key: str, *, limit: int = 100, before: str | int | None = None, exact: bool = False
     ) -> tuple[Move, ...]:
         """The moves of a session's head, latest first.
 
-        For the next page, pass the last move's id as `before`.
+        An import is one move. The lines of the turns that it brought are `computed` from their
+        times. For the next page, pass the last line's `cursor` as `before`.
         """
-        return self._read(lambda tx: heads.moves(tx, key, limit=limit, before=before, exact=exact))
+        return self._read(
+            lambda tx: history.lines(tx, key, limit=limit, before=before, exact=exact)
+        )
 
     def sessions_including(self, target: str) -> tuple[str, ...]:
         """The labels of all sessions whose head was ever at a turn or a descendant of it."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 from agents_ledger.ledger.reading import ReadVerbs
 from agents_ledger.ledger.reports import transcripts
 from agents_ledger.ledger.reports.transcripts import TranscriptPage
-from agents_ledger.ledger.turns import grafting
+from agents_ledger.ledger.turns import grafting, threads, unfinished
 from agents_ledger.ledger.turns.grafting import GraftedTurn, SessionCheck
 from agents_ledger.model.reports.routing import Reason
 from agents_ledger.model.sessions import Session
+from agents_ledger.model.turns import Turn
 
 if TYPE_CHECKING:
     from agents_ledger.ledger.access import Tokens
@@ -101,10 +102,23 @@ class Subjects(ReadVerbs):
         """Call `read` with the messages of a thread in pages, the last page first.
 
         The first page has `page` turns and each following one twice as many as the one before;
-        None: one page has all. An unknown or empty thread has no pages.
+        None: one page has all. An unknown or empty thread has no pages. A session's unfinished turn
+        is a page of its own.
         """
         # Not `_read`: an error of the caller's function is no reason for an audit.
         return self._core.db.read(lambda tx: read(transcripts.backwards(tx, target, page=page)))
+
+    def unfinished(self, session: str) -> Turn | None:
+        """The turn on a session's head that is being written, or whose writer died."""
+        return self._read(lambda tx: unfinished.find(tx, session))
+
+    def forget_unfinished(self, session: str) -> None:
+        """Forget a turn whose writer died. It stays as a failed branch."""
+        self._write(lambda tx: unfinished.forget(tx, session))
+
+    def turn_of_message(self, message_id: str) -> Turn:
+        """The turn of a message."""
+        return self._read(lambda tx: threads.of_message(tx, message_id))
 
     def graft(
         self,

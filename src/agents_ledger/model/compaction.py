@@ -10,6 +10,7 @@ from msgspec import Struct
 # Also the default of `compact_at` in the broker's policy.
 COMPACT_AT = 0.85
 Trigger = Literal["context_limit", "manual", "periodic", "overflow_recovery"]
+NO_MODEL = "none"  # of a compaction that no model summarised
 
 
 def nears_limit(tokens: int, window: int, compact_at: float = COMPACT_AT) -> bool:
@@ -25,7 +26,7 @@ class Compaction(Struct, frozen=True):
     first_kept_turn_id: str | None = None
     turns_summarized: int | None = None
     compaction_type: str = "summary"
-    model: str = "none"  # none: no model summarised
+    model: str = NO_MODEL
     provider: str | None = None
     tokens_before: int | None = None
     tokens_after: int | None = None

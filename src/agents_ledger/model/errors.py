@@ -6,7 +6,9 @@ LedgerError
 │   ├── HeadMoved        another turn was recorded on the session first
 │   └── NameTaken        a session, alias or turn of that name exists
 ├── Refused              the request contradicts the ledger's rules
-│   └── Ambiguous        the prefix matches several turns or sessions
+│   ├── Ambiguous        the prefix matches several turns or sessions
+│   ├── MissingExtra     an optional package is not installed; an ImportError too
+│   └── RequestRefused   a `sessions.import` request as a whole is invalid
 ├── EngineError          the model could not be run; `kind` says why
 └── StoreUnavailable     the database could not be used
     ├── Locked           another process held it too long
@@ -18,8 +20,8 @@ LedgerError
     ├── Unreachable      the server does not answer, or refuses the connection
     └── OutcomeUnknown   the connection failed during a commit: it may or may not be stored
 
-The message names the thing and the problem; `hint` gives the next step. Each of the five families
-has an exit code of the command line and an HTTP status.
+The message names the thing and the problem; `hint` gives the next step, and tracebacks show it.
+Each of the five families has an exit code of the command line and an HTTP status.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ class LedgerError(Exception):
         super().__init__(message)
         if hint is not None:
             self.hint = hint
+        if self.hint:
+            self.add_note(f"Hint: {self.hint}")
 
 
 class NotFound(LedgerError):
@@ -71,10 +75,9 @@ class HeadMoved(Conflict):
     ) -> None:
         stored = f"; turn {turn_id} was stored as a branch" if turn_id else ""
         super().__init__(
-            f"session {label!r} is at {found or 'no turn'}, not at {expected or 'no turn'}{stored}"
+            f"session {label!r} is at {found or 'no turn'}, not at {expected or 'no turn'}{stored}",
+            "The turn is stored: fork from it, or move the session to it." if turn_id else None,
         )
-        if turn_id:
-            self.hint = "The turn is stored: fork from it, or move the session to it."
         self.label, self.expected, self.found, self.turn_id = label, expected, found, turn_id
 
 
@@ -92,6 +95,27 @@ class Ambiguous(Refused):
     """The prefix matches several turns or sessions."""
 
     hint = "Give a longer prefix."
+
+
+class MissingExtra(Refused, ModuleNotFoundError):
+    """A package that only some features need is not installed."""
+
+    hint = "Install it."
+
+    def __init__(self, message: str, hint: str | None = None, package: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.name = package
+
+
+class RequestRefused(Refused):
+    """A `sessions.import` request as a whole is invalid. The message is its code."""
+
+    hint = "Compare the request with docs/sources/request.md."
+
+    @property
+    def code(self) -> str:
+        """One of the codes in docs/sources/request.md."""
+        return str(self)
 
 
 class EngineError(LedgerError):

@@ -13,8 +13,11 @@ CreatedAs = Literal["user", "system", "subagent", "fork", "import"]
 TaskStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 AliasReason = Literal["identity_promotion", "identity_merge", "import_reconciliation", "manual"]
 CheckMode = Literal["quick", "full"]
-MoveReason = Literal["record", "fork", "move", "rollback", "undo", "clear", "import"]
+MoveReason = Literal[
+    "record", "fork", "move", "rollback", "undo", "clear", "import", "rename", "merge", "unmerge"
+]
 DEFAULT_PERSONA = "main"
+NATIVE = "native"  # the origin of sessions that were not imported
 
 
 class Session(Struct, frozen=True):
@@ -32,7 +35,7 @@ class Session(Struct, frozen=True):
     task_description: str | None = None
     task_status: TaskStatus | None = None
     routing_key: str | None = None
-    origin: str | None = None
+    origin: str = NATIVE
     origin_session_id: str | None = None
     created_at: int = 0
     updated_at: int = 0
@@ -45,13 +48,23 @@ class Session(Struct, frozen=True):
 
 
 class Move(Struct, frozen=True):
-    """One line of a session's history: its head came to point here."""
+    """One line of a session's history: its head came to point here.
 
-    id: int
+    The head is where it was if the session was renamed, merged or unmerged. A computed line was
+    never recorded: it is a turn that an import brought, at the time it ended.
+    """
+
+    id: int  # of a computed line: that of the import
     session_label: str
     thread_id: str | None
     changed_at: int
     reason: MoveReason
+    computed: bool = False
+
+    @property
+    def cursor(self) -> str:
+        """Where the next page of the history begins, if this is the last line of one."""
+        return f"{self.id}:{self.thread_id if self.computed else ''}"
 
 
 class Alias(Struct, frozen=True):
@@ -60,7 +73,7 @@ class Alias(Struct, frozen=True):
     alias: str
     session_label: str
     created_at: int
-    reason: AliasReason | None
+    reason: AliasReason | Literal["rename"] | None  # rename: a former label
 
 
 class Thread(Struct, frozen=True):

@@ -45,6 +45,11 @@ def is_postgres(address: str) -> bool:
     return address.startswith(("postgresql://", "postgres://"))
 
 
+def absolute(address: str) -> str:
+    """The same ledger, from any folder."""
+    return address if is_postgres(address) else os.path.abspath(address)
+
+
 def policy_file(chosen: str, environment: Mapping[str, str] = os.environ) -> Path:
     """The policy of a ledger: AGENTS_LEDGER_POLICY, else beside its file, else this user's."""
     if environment.get(POLICY_VARIABLE):

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from agents_ledger.model.errors import Refused, StoreUnavailable
+from agents_ledger.model.errors import Refused
+from agents_ledger.model.extras import needed
 from agents_ledger.model.limits import LIMITS, LedgerLimits
 
 if TYPE_CHECKING:
@@ -182,13 +183,8 @@ def open_database(
     """A ledger's database by its address, brought to the newest schema."""
     address = _check_address(address)
     if address.startswith(("postgresql://", "postgres://")):
-        try:
+        with needed("postgres", "a ledger on PostgreSQL"):
             from agents_ledger.store.postgres.engine import PostgresDatabase
-        except ModuleNotFoundError as error:
-            raise StoreUnavailable(
-                f"PostgreSQL needs {error.name}, which is not installed",
-                "Install it with: pip install 'agents-ledger[postgres]'",
-            ) from error
 
         return PostgresDatabase(address, create=create, read_only=read_only, limits=limits)
     from agents_ledger.store.sqlite.engine import SqliteDatabase

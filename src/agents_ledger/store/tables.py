@@ -52,22 +52,27 @@ DERIVED = ("summary_days", "usage_sums", "tool_sums")
 
 
 def copy(reading: Transaction, writing: Transaction) -> None:
-    """Copy every row of every table."""
+    """Copy every row of every table. What an older ledger does not have stays empty."""
     for table, key in TABLES.items():
-        columns = writing.columns(table)
+        columns = reading.columns(table)
         places = ", ".join("?" for _ in columns)
         insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})"
         for batch in reading.stream(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {key}"):
             writing.execute_many(insert, batch)
 
 
-def digests(tx: Transaction) -> dict[str, tuple[int, str]]:
-    """Number and hash of the rows of every table."""
+def columns(tx: Transaction) -> dict[str, list[str]]:
+    """The columns of every table."""
+    return {table: tx.columns(table) for table in TABLES}
+
+
+def digests(tx: Transaction, compared: dict[str, list[str]]) -> dict[str, tuple[int, str]]:
+    """Number of the rows of every table, and hash of their columns that are compared."""
     digests = {}
     for table, key in TABLES.items():
-        columns = ", ".join(tx.columns(table))
+        names = ", ".join(compared[table])
         count, digest = 0, hashlib.sha256()
-        for batch in tx.stream(f"SELECT {columns} FROM {table} ORDER BY {key}"):
+        for batch in tx.stream(f"SELECT {names} FROM {table} ORDER BY {key}"):
             count += len(batch)
             for row in batch:
                 digest.update(repr(row).encode())

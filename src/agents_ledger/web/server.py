@@ -25,6 +25,7 @@ from litestar.types import ASGIApp, ControllerRouterHandler
 
 from agents_ledger.asgi.limits import AuditLimits
 from agents_ledger.broker.broker import Broker
+from agents_ledger.importers.background_import import BackgroundImport
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.text.json_limits import JsonLimits, check_json
 from agents_ledger.web import static_files
@@ -112,8 +113,9 @@ def make(
     with_broker: bool = False,
     json_limits: JsonLimits = JSON_LIMITS,
     audits: AuditLimits | None = None,
+    imports: BackgroundImport | None = None,
 ) -> ASGIApp:
-    site = Site(ledger, audits)
+    site = Site(ledger, audits, imports)
 
     @asynccontextmanager
     async def broker(_: Litestar) -> AsyncIterator[None]:

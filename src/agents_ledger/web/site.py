@@ -17,12 +17,12 @@ from markupsafe import Markup, escape
 from agents_ledger.asgi.limits import AuditLimits
 from agents_ledger.broker.broker import Broker
 from agents_ledger.bus.bus import AgentBus
-from agents_ledger.importers.discovery import FileSelection, find, this_home
-from agents_ledger.importers.pipeline import Importer
+from agents_ledger.importers.background_import import BackgroundImport
+from agents_ledger.importers.discovery import FileSelection, this_home
 from agents_ledger.importers.survey import SourceSurvey, survey
 from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model import settings
+from agents_ledger.model import program, settings
 from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.errors import NotFound, ReadOnly, Refused
 from agents_ledger.model.ids import now_ms
@@ -70,14 +70,22 @@ class RawRecord(NamedTuple):
 
 
 class Site:
-    def __init__(self, ledger: Ledger, audits: AuditLimits | None = None) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        audits: AuditLimits | None = None,
+        imports: BackgroundImport | None = None,
+    ) -> None:
         self.ledger = ledger
+        self._selection = FileSelection(0, settings.excluded())
+        self.imports = imports or BackgroundImport(ledger, this_home(), self._selection)
         self._audits = audits or AuditLimits()
         self.pages = ledger.pages
         self.broker: Broker | None = None
         self._audited: AuditReport | None = None
         self._auditing: threading.Thread | None = None
         self.background = BackgroundCache()
+        self.imports.on_end.append(self.background.clear)
         self.rendered = RenderCache()
         # Stands for the reader's CSRF token in cached HTML, which all readers share. Random, so
         # that no text of a conversation can contain it.
@@ -85,14 +93,14 @@ class Site:
         self.shared = SharedReads()
         self._rows: dict[tuple[object, ...], tuple[object, list[TreeRow]]] = {}
         self._rows_lock = threading.Lock()
-        self._import: threading.Thread | None = None
-        self._import_lock = threading.Lock()
 
     @cached_property
     def templates(self) -> Environment:
         environment = new_environment(HERE / "templates")
         environment.filters.update(formats.FILTERS)
-        environment.globals.update(formats.GLOBALS, card_html=self._card)
+        environment.globals.update(
+            formats.GLOBALS, card_html=self._card, program=program.command(anywhere=True)
+        )
         return environment
 
     @cached_property
@@ -149,27 +157,9 @@ class Site:
 
     def sources(self) -> list[SourceSurvey] | None:
         """The histories of agents on this machine; None during the search for them."""
-        wanted = FileSelection(0, settings.excluded())
-        return self.background.get("sources", lambda: survey(this_home(), self.ledger, wanted, []))
-
-    def start_import(self) -> None:
-        """Import the histories of agents on this machine in a thread, one import at a time."""
-        with self._import_lock:
-            if self.importing:
-                return
-            # A daemon: an interrupted import is continued by the next one.
-            self._import = threading.Thread(target=self._import_all, daemon=True)
-            self._import.start()
-
-    @property
-    def importing(self) -> bool:
-        return self._import is not None and self._import.is_alive()
-
-    def _import_all(self) -> None:
-        wanted = FileSelection(0, settings.excluded())
-        Importer(self.ledger).run(wanted.of(find(this_home())))
-        self.ledger.summarise()
-        self.background.clear()
+        return self.background.get(
+            "sources", lambda: survey(this_home(), self.ledger, self._selection, [])
+        )
 
     def choices(self) -> dict[str, list[str]]:
         return self.shared.get("choices", self.pages.choices)

@@ -11,6 +11,7 @@ from agents_ledger.broker.policy import EngineChoice
 from agents_ledger.model import settings
 from agents_ledger.model.agents.engine import ChecksModel, Engine
 from agents_ledger.model.errors import Refused
+from agents_ledger.model.extras import needed
 
 
 class Summariser(NamedTuple):
@@ -37,13 +38,8 @@ def choose(name: str) -> Engine:
     """The engine of a name; its packages are imported now."""
     if name not in ENGINES:
         raise Refused(f"no engine {name!r}", f"Choose one of {', '.join(ENGINES)}.")
-    try:
+    with needed("engine", f"engine {name!r}"):
         return ENGINES[name]()
-    except ModuleNotFoundError as error:
-        raise Refused(
-            f"engine {name!r} requires the package {error.name}, which is not installed",
-            "Install it with: pip install 'agents-ledger[engine]'",
-        ) from error
 
 
 def requested(name: str | None, model: str | None) -> Engine | None:

@@ -52,7 +52,9 @@ class SmartForkInput(Input):
 class HistoryInput(Input):
     key: Name
     limit: Limit = 50
-    before: Annotated[Count | None, Meta(description="The `before` of the previous page.")] = None
+    before: Annotated[
+        str | Count | None, Meta(description="The `before` of the previous page.")
+    ] = None
 
 
 class HeadInput(Input):
@@ -94,7 +96,7 @@ class HeadOutput(Struct):
 
 class HistoryOutput(Struct):
     moves: tuple[Move, ...]
-    before: int | None  # of the next page
+    before: str | None  # of the next page
 
 
 class AliasOutput(Struct):
@@ -161,7 +163,7 @@ def _smart_fork(ledger: Ledger, params: SmartForkInput) -> routing.SmartFork:
 
 def _history(ledger: Ledger, params: HistoryInput) -> HistoryOutput:
     moves = ledger.history(params.key, limit=params.limit, before=params.before)
-    return HistoryOutput(moves, moves[-1].id if len(moves) == params.limit else None)
+    return HistoryOutput(moves, moves[-1].cursor if len(moves) == params.limit else None)
 
 
 def _alias(ledger: Ledger, params: AliasInput) -> AliasOutput:
@@ -205,7 +207,7 @@ ABILITIES = (
     ),
     Ability(
         id="ldg:session:history",
-        description="List the moves of a session's head, most recent first.",
+        description="List the moves of a session's head, most recent first, and imported turns.",
         input=HistoryInput,
         output=HistoryOutput,
         function=_history,

@@ -8,10 +8,20 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict, astuple
 
-from agents_ledger.bus.ability import Ability, Count, Input, Limit, Name, NoInput, Target
+from agents_ledger.bus.ability import (
+    Ability,
+    Count,
+    Input,
+    Limit,
+    Name,
+    NoInput,
+    Target,
+    schema_of,
+)
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.access import Scope
 from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.imports.requests import ImportChunk, ImportRequest
 from agents_ledger.model.reports.trees import Tree
 from agents_ledger.model.sessions import DEFAULT_PERSONA, Finding, Thread
 from agents_ledger.model.turns import ToolCall, Turn, Usage, to_json
@@ -94,8 +104,14 @@ class CompactInput(Input):
 
 
 class ImportInput(Input):
+    # A dict, because an item that is invalid must not fail the others.
     request: Annotated[
-        dict[str, Any], Meta(description="A `sessions.import` request: source, mode, items.")
+        dict[str, Any],
+        Meta(
+            description="A `sessions.import` request, or a chunk of one; its fields are in"
+            " docs/sources/request.md.",
+            extra_json_schema={"anyOf": [schema_of(ImportRequest), schema_of(ImportChunk)]},
+        ),
     ]
 
 
@@ -305,7 +321,7 @@ ABILITIES = (
     ),
     Ability(
         id="ldg:session:import",
-        description="Import sessions from another program.",
+        description="Import sessions from another program, whole or in chunks.",
         input=ImportInput,
         output=ImportOutput,
         function=_import,

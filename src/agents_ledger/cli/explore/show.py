@@ -8,7 +8,7 @@ from msgspec import to_builtins
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import Output, Span, fit, lines_of, note
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.compaction import NO_MODEL, Compaction
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session, Thread
@@ -174,7 +174,7 @@ class TurnPrinter:
         self.out.line("    ", ("through ", "dim"), (record.summarized_through_turn_id, "id"))
         if record.first_kept_turn_id:
             self.out.line("    ", ("kept from ", "dim"), (record.first_kept_turn_id, "id"))
-        if record.model != "none":
+        if record.model != NO_MODEL:
             self.out.line("    ", ("summarised by ", "dim"), record.model)
         if record.summary:
             self._body(record.summary)

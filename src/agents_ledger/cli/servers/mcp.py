@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 import sys
-from importlib.util import find_spec
 
 import click
 
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import note
-from agents_ledger.model.errors import Refused
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import extras
+from agents_ledger.model.errors import NotFound, Refused
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PORT = 8718
@@ -47,11 +48,7 @@ def mcp(
     Without --write the ledger is opened read-only. Create tokens for --http with
     `agents-ledger token create`.
     """
-    if find_spec("mcp") is None:
-        raise Refused(
-            "the package mcp is not installed",
-            "Install it with: pip install 'agents-ledger[mcp]'",
-        )
+    extras.check("mcp", "the MCP server", "mcp")
     if http and host not in LOOPBACK and not insecure:
         raise Refused(
             f"{host} is reachable by other machines, and the connection is not encrypted",
@@ -59,7 +56,7 @@ def mcp(
         )
     from agents_ledger.mcp.serving import PATH, serve_http, serve_stdio
 
-    with run.writing() if write else run.reading() as ledger:
+    with _opened(run, write=write) as ledger:
         if not http:
             serve_stdio(ledger, write=write)
             return
@@ -74,6 +71,17 @@ def mcp(
             sys.stdout.flush()
             names = ("127.0.0.1", "localhost", "[::1]", name, *allow_host)
             serve_http(ledger, listening, write=write, hosts=names)
+
+
+def _opened(run: Invocation, *, write: bool) -> Ledger:
+    """The ledger, created if there is none yet: an agent cannot do that."""
+    if write:
+        return run.writing(create=True)
+    try:
+        return run.reading()
+    except NotFound:
+        run.writing(create=True).close()
+        return run.reading()
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +13,7 @@ import click
 from agents_ledger.cli.command import Invocation, command, embed_in_background
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import extras
 from agents_ledger.model.access import SCOPES, Scope, Token
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
@@ -21,6 +21,7 @@ from agents_ledger.model.text import humanize
 
 if TYPE_CHECKING:
     from agents_ledger.cli.servers.server import Serving
+    from agents_ledger.importers.background_import import BackgroundImport
 
 REQUIRED_PACKAGES = ("litestar", "uvicorn", "jinja2", "markdown_it", "nh3", "pygments")
 DAY_MS = 86_400_000
@@ -61,21 +62,29 @@ def serve(
         key=tls_key,
         insecure=insecure,
     )
-    with run.writing() as ledger:
+    check_packages()
+    with run.writing(create=True) as ledger:
         start(run, ledger, serving, browser=not no_browser)
 
 
-def start(run: Invocation, ledger: Ledger, serving: Serving, *, browser: bool) -> None:
+def check_packages() -> None:
+    """Refuse if the library was installed without the packages of the server."""
+    extras.check("web", "the server", *REQUIRED_PACKAGES)
+
+
+def start(
+    run: Invocation,
+    ledger: Ledger,
+    serving: Serving,
+    *,
+    browser: bool,
+    imports: BackgroundImport | None = None,
+    on_open: Callable[[], None] = lambda: None,
+) -> None:
     """Print the address with its token, open a browser if there is a display, and serve."""
-    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
-    if missing:
-        raise Refused(
-            f"the package {missing[0]} is not installed",
-            "Install it with: pip install 'agents-ledger[web]'",
-        )
     from agents_ledger.cli.servers.server import Server
 
-    server = Server(ledger, serving)
+    server = Server(ledger, serving, imports)
     ledger.index_in_background()
     embed_in_background(ledger)
     if run.as_json:
@@ -88,6 +97,7 @@ def start(run: Invocation, ledger: Ledger, serving: Serving, *, browser: bool) -
         import webbrowser
 
         webbrowser.open(server.address_with_code())
+    on_open()
     server.run(own_process=True)
 
 
@@ -122,7 +132,7 @@ def token(
         return
     if not name:
         raise click.UsageError(f"{action} requires the NAME of a token")
-    with run.writing() as ledger:
+    with run.writing(create=action == "create") as ledger:
         tokens = ledger.tokens
         if action == "revoke":
             _print_token(run, tokens.revoke(name), "revoked")

@@ -20,6 +20,7 @@ from agents_ledger.web.logins import LoginLimits, Logins
 if TYPE_CHECKING:
     import uvicorn
 
+    from agents_ledger.importers.background_import import BackgroundImport
     from agents_ledger.web.security import AccessPolicy
 
 PORT = 8717
@@ -46,7 +47,9 @@ class Serving(Struct, frozen=True, kw_only=True):
 class Server:
     """A ledger behind HTTP. Its socket is open once it is created."""
 
-    def __init__(self, ledger: Ledger, serving: Serving) -> None:
+    def __init__(
+        self, ledger: Ledger, serving: Serving, imports: BackgroundImport | None = None
+    ) -> None:
         self.is_https = serving.certificate is not None
         if serving.host not in LOOPBACK and not self.is_https and not serving.insecure:
             raise Refused(
@@ -55,6 +58,7 @@ class Server:
             )
         self._ledger = ledger
         self._serving = serving
+        self._imports = imports
         self._socket = _listen(serving)
         self.port = int(self._socket.getsockname()[1])
         self.secret = new_secret()
@@ -95,6 +99,7 @@ class Server:
                 self._policy(),
                 with_broker=self._has_engine(),
                 audits=self._serving.audits,
+                imports=self._imports,
             ),
             http=protocol_with(self._serving.timeouts),
             log_level="warning",

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import threading
+import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.errors import report as print_error
 from agents_ledger.cli.explore.tree import Draw
-from agents_ledger.cli.servers.serve import start
+from agents_ledger.cli.servers.serve import check_packages, start
 from agents_ledger.cli.terminal import note
-from agents_ledger.cli.transfer.imports import importing_all
+from agents_ledger.cli.transfer.import_report import ImportProgress, summary
+from agents_ledger.cli.transfer.imports import AllHistory, all_history
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model import settings
+from agents_ledger.model import program, settings
 from agents_ledger.model.errors import HeadMoved
+from agents_ledger.model.program import as_typed
+
+if TYPE_CHECKING:
+    from agents_ledger.importers.background_import import BackgroundImport
 
 TREES = 5
-STOP_TIMEOUT_S = 3
 
 
 @command
@@ -45,83 +47,151 @@ def up(
 ) -> None:
     """Create the ledger, import the history of all agents found here, and open the Command Center.
 
-    While the Command Center runs, new history is imported as agents write it. If there is nothing
-    to import, an empty ledger gets a small demonstration: a conversation with tool calls, a
-    subagent, a fork and a compaction.
+    The Command Center opens at once; the import goes on behind it, the newest sessions first, and
+    then new history is imported as agents write it. If there is nothing to import, an empty ledger
+    gets a small demonstration: a conversation with tool calls, a subagent, a fork and a compaction.
     """
-    import_all = None if no_import else importing_all(run)
+    serves = not (no_serve or run.as_json)
+    if serves:
+        check_packages()
+    history = None if no_import else all_history()
     with run.writing(create=True) as ledger:
-        report = import_all(ledger) if import_all else None
-        roots = ledger.latest_roots(limit=1, subagents=True)
-        is_empty = not roots and not ledger.sessions(status=None, limit=1)
-        recorded = is_empty and not no_demo
-        if recorded:
-            from agents_ledger.cli.servers.demonstration import Demonstration
-
-            try:
-                Demonstration(ledger).record()
-            except HeadMoved:
-                # Another `up` records the demonstration at the same time.
-                recorded = False
-        if run.as_json:
-            heads = [session.label for session in ledger.sessions()]
-            counts = report.counts if report else None
-            run.out.json(
-                address=run.address, demonstration=recorded, sessions=heads, imported=counts
-            )
-            return
-        note(("ledger ", "dim"), run.address, (" with a demonstration" if recorded else "", "dim"))
-        note()
-        Draw(ledger, run).newest(limit=TREES)
-        latest = ledger.sessions(limit=1)
-        if latest:
-            _suggest(latest[0].label)
-        if no_serve:
+        beginning = Beginning(run, ledger, history, with_demo=not no_demo)
+        if not serves:
+            beginning.in_foreground()
             return
         from agents_ledger.cli.servers.server import Serving
 
-        with _importing_in_background(ledger) if not no_import else nullcontext():
-            start(run, ledger, Serving(port=port), browser=not no_browser)
+        with beginning.in_background() as imports:
+            start(
+                run,
+                ledger,
+                Serving(port=port),
+                browser=not no_browser,
+                imports=imports,
+                on_open=partial(beginning.begin, imports),
+            )
 
 
-@contextmanager
-def _importing_in_background(ledger: Ledger) -> Iterator[None]:
-    """Import while agents write, if watchfiles is installed."""
-    if find_spec("watchfiles") is None:
-        yield
-        return
-    from agents_ledger.importers import discovery, watch
+class Beginning:
+    """The first import of a ledger, and what is printed about it."""
 
-    stop = threading.Event()
-    wanted = discovery.FileSelection(0, settings.excluded())
-    follow = partial(watch.watch, ledger, discovery.this_home(), selection=wanted, stop=stop)
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(STOP_TIMEOUT_S)
+    def __init__(
+        self, run: Invocation, ledger: Ledger, history: AllHistory | None, *, with_demo: bool
+    ) -> None:
+        self._run = run
+        self._ledger = ledger
+        self._history = history
+        self._with_demo = with_demo
+        self._has_demo = False
 
+    def in_foreground(self) -> None:
+        from agents_ledger.importers.pipeline import Importer
 
-def _suggest(label: str) -> None:
-    program = _program()
-    commands = (
-        (f"{program} sessions", "list the sessions"),
-        (f"{program} show {label}", "show the conversation"),
-        (f"{program} fork {label} --before", "ask the last question again, on a branch"),
-        (f"{program} audit", "check the ledger"),
-    )
-    note()
-    note(("Try next:", "title"))
-    longest = max(len(text) for text, _ in commands)
-    for text, about in commands:
-        note("  ", text.ljust(longest), "  ", (about, "dim"))
+        if self._history is not None:
+            files, report = self._history
+            with ImportProgress(self._run, files) as tick:
+                Importer(self._ledger, report).run(files, tick)
+            self._ledger.summarise()
+        self._demonstrate()
+        if not self._run.as_json:
+            self._note_ledger()
+            self._print_result()
+            return
+        self._run.out.json(
+            address=self._run.address,
+            demonstration=self._has_demo,
+            sessions=[session.label for session in self._ledger.sessions()],
+            imported=self._history.report.counts if self._history else None,
+        )
 
+    @contextmanager
+    def in_background(self) -> Iterator[BackgroundImport]:
+        """The import that begin() starts; it is stopped at the end."""
+        from agents_ledger.importers.background_import import BackgroundImport
+        from agents_ledger.importers.discovery import FileSelection, this_home
 
-def _program() -> str:
-    """The name of this program, or its path if it is not on PATH."""
-    path = Path(sys.argv[0])
-    if path.name != "agents-ledger" or shutil.which("agents-ledger"):
-        return "agents-ledger"
-    return str(path)
+        selection = FileSelection(0, settings.excluded())
+        imports = BackgroundImport(self._ledger, this_home(), selection)
+        if not (self._history and self._history.files):
+            self._demonstrate()  # before the page opens
+        self._note_ledger()
+        try:
+            yield imports
+        finally:
+            if imports.status is not None:
+                note(as_typed("The import was stopped. The next `agents-ledger up` continues it."))
+            imports.stop()
+
+    def begin(self, imports: BackgroundImport) -> None:
+        """Called when the page is open: import, then print what the ledger contains."""
+        from agents_ledger.importers.background_import import ImportJob
+
+        if self._history is None:
+            self._print_result()
+            return
+        files, report = self._history
+        imports.start(
+            ImportJob(
+                files=files,
+                report=report,
+                progress=ImportProgress(self._run, files),
+                follow=True,
+                on_end=self._end,
+                on_error=print_error,
+            )
+        )
+
+    def _end(self) -> None:
+        self._demonstrate()
+        with suppress(BrokenPipeError):  # nobody reads the output; the page goes on
+            self._print_result()
+
+    def _demonstrate(self) -> None:
+        """Record the demonstration in an empty ledger."""
+        ledger = self._ledger
+        roots = ledger.latest_roots(limit=1, subagents=True)
+        is_empty = not roots and not ledger.sessions(status=None, limit=1)
+        if not (self._with_demo and is_empty):
+            return
+        from agents_ledger.cli.servers.demonstration import Demonstration
+
+        try:
+            Demonstration(ledger).record()
+            self._has_demo = True
+        except HeadMoved:
+            # Another `up` records the demonstration at the same time.
+            self._has_demo = False
+
+    def _note_ledger(self) -> None:
+        demonstration = " with a demonstration" if self._has_demo else ""
+        note(("ledger ", "dim"), self._run.address, (demonstration, "dim"))
+
+    def _print_result(self) -> None:
+        if self._history is not None and self._history.files:
+            names = sorted({file.source.name for file in self._history.files})
+            note(("found ", "dim"), f"{', '.join(names)}: {summary(self._history.report)}")
+        note()
+        Draw(self._ledger, self._run).newest(limit=TREES)
+        latest = self._ledger.sessions(limit=1)
+        if latest:
+            self._suggest(shlex.quote(latest[0].label))
+
+    def _suggest(self, label: str) -> None:
+        here, anywhere = program.command(), program.command(anywhere=True)
+        if self._run.address != settings.address(None):
+            here += f" --ledger {shlex.quote(self._run.address)}"
+        if self._run.address != str(settings.default_file()):
+            anywhere += f" --ledger {shlex.quote(settings.absolute(self._run.address))}"
+        commands = (
+            ("list the sessions", f"{here} sessions"),
+            ("show the conversation", f"{here} show {label}"),
+            ("ask its last question again, on a branch", f"{here} fork {label} --before"),
+            ("check the ledger", f"{here} audit"),
+            ("let Claude Code search it", f"claude mcp add agents-ledger -- {anywhere} mcp"),
+        )
+        note()
+        note(("Try next:", "title"))
+        longest = max(len(about) for about, _ in commands)
+        for about, text in commands:
+            note("  ", (about.ljust(longest), "dim"), "  ", text)

@@ -9,6 +9,7 @@ import click
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import note
 from agents_ledger.model.imports.resuming import command_here, command_there
+from agents_ledger.model.sessions import NATIVE
 
 if TYPE_CHECKING:
     from agents_ledger.ledger.ledger import Ledger
@@ -31,7 +32,7 @@ def resume(run: Invocation, *, session: str) -> None:
         return
     run.out.line(there or here)
     if there is None:
-        agent = stored.origin or "its agent"
+        agent = "its agent" if stored.origin == NATIVE else stored.origin
         note((f"No command of {agent} continues it; this continues it in the ledger.", "dim"))
     elif continued_here:
         note(("It was continued in the ledger; its agent lacks the newest turns.", "live"))

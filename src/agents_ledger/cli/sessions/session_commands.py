@@ -74,7 +74,11 @@ def note(
 @click.argument("session", shell_complete=complete_target)
 @limit_option(MOVES, "moves")
 def history(run: Invocation, *, session: str, limit: int) -> None:
-    """List the moves of a session's head, latest first."""
+    """List the moves of a session's head, latest first.
+
+    An import is one move. Lines without a number are the turns that it brought, at the time each
+    ended.
+    """
     with run.reading() as ledger:
         moves = ledger.history(ledger.lookup(session), limit=limit + 1)
     more, moves = len(moves) > limit, moves[:limit]
@@ -84,8 +88,8 @@ def history(run: Invocation, *, session: str, limit: int) -> None:
     now = now_ms()
     rows: list[list[Span]] = [
         [
-            str(move.id),
-            move.reason,
+            "" if move.computed else str(move.id),
+            "computed" if move.computed else move.reason,
             (move.thread_id or "empty", "id"),
             (humanize.age(move.changed_at, now, ago=""), "dim"),
         ]

@@ -14,7 +14,7 @@ from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.trees import Headline
-from agents_ledger.model.sessions import Session, SessionStatus, Thread
+from agents_ledger.model.sessions import NATIVE, Session, SessionStatus, Thread
 from agents_ledger.model.text import humanize
 from agents_ledger.model.text.dates import moment
 
@@ -116,7 +116,7 @@ def _print(run: Invocation, entries: list[SessionRow]) -> None:
     now = now_ms()
     wide = run.out.width >= WIDE or not run.out.is_terminal
     personas = wide and {entry.session.persona_id for entry in entries} != {"main"}
-    origins = wide and any(entry.session.origin for entry in entries)
+    origins = wide and any(entry.session.origin != NATIVE for entry in entries)
     statuses = any(entry.session.status != "active" for entry in entries)
     extra = [name for name, varies in (("PERSONA", personas), ("ORIGIN", origins)) if varies]
     extra += ["STATUS"] if statuses else []
@@ -125,7 +125,7 @@ def _print(run: Invocation, entries: list[SessionRow]) -> None:
         session = entry.session
         values = {
             "PERSONA": session.persona_id,
-            "ORIGIN": session.origin or "",
+            "ORIGIN": session.origin,
             "STATUS": session.status,
         }
         rows.append(

@@ -6,10 +6,9 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -20,7 +19,6 @@ from agents_ledger.cli.transfer.import_report import (
     not_imported_as_json,
     print_not_imported,
     print_report,
-    summary,
 )
 from agents_ledger.model import settings
 from agents_ledger.model.errors import NotFound, Refused
@@ -31,7 +29,6 @@ from agents_ledger.model.text.dates import moment
 if TYPE_CHECKING:
     from agents_ledger.importers.discovery import FileSelection, HistoryFile
     from agents_ledger.importers.pipeline import Report
-    from agents_ledger.ledger.ledger import Ledger
 
 # An import creates many objects, hardly any of them in reference cycles.
 GC_THRESHOLD = 50_000
@@ -101,30 +98,17 @@ def _note_nothing_found(what: Sequence[str]) -> None:
     note(("nothing found ", "dim"), f"{where}; give a file or a folder")
 
 
-def importing_all(run: Invocation) -> Callable[[Ledger], Report]:
-    """A function that imports all history on this machine. Call this before opening the ledger."""
+class AllHistory(NamedTuple):
+    files: Sequence[HistoryFile]
+    report: Report  # so far: what cannot be read, or is excluded
+
+
+def all_history() -> AllHistory:
+    """The history of all agents on this machine."""
     from agents_ledger.importers.pipeline import Report
 
     report = Report()
-    files = _files((), _wanted(None, ()), report)
-    return partial(_import_all, run, files, report)
-
-
-def _import_all(
-    run: Invocation,
-    files: Sequence[HistoryFile],
-    report: Report,
-    ledger: Ledger,
-) -> Report:
-    from agents_ledger.importers.pipeline import Importer
-
-    with ImportProgress(run, files) as tick:
-        Importer(ledger, report).run(files, tick)
-    ledger.summarise()
-    if files and not run.as_json:
-        names = sorted({file.source.name for file in files})
-        note(("found ", "dim"), f"{', '.join(names)}: {summary(report)}")
-    return report
+    return AllHistory(_files((), _wanted(None, ()), report), report)
 
 
 def _wanted(since: str | None, exclude: Sequence[str]) -> FileSelection:

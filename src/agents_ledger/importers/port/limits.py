@@ -27,6 +27,9 @@ class ImportLimits(Struct, frozen=True, kw_only=True):
     # Of a turn that is built; each takes up to four bytes. One turn of 400 MB took 893 MB when it
     # was held whole (docs/decisions/0021).
     held_turn_chars: int = 4 << 20
+    # Files are archived and derived in batches, the next twice as large: the first sessions are
+    # there at once, and sessions that share turns are seldom apart.
+    first_batch_bytes: int = 4 << 20
     # Most sessions have fewer records, whose names and values are not packed.
     held_names: int = HELD_NAMES
     held_values: int = 4096

@@ -65,11 +65,12 @@ class TurnBuilder:
         self._chars = 0  # of the unspilled steps
         self._held_max = limits.held_turn_chars
 
-    def _next(self, at: int) -> int:
+    def _next(self, at: int, least_sequence: int) -> int:
         self.started_at = self.started_at or at
         self.ended_at = max(self.ended_at, at)
-        self._sequence += 1
-        return self._sequence - 1
+        sequence = max(self._sequence, least_sequence)
+        self._sequence = sequence + 1
+        return sequence
 
     @property
     def answered(self) -> bool:
@@ -88,6 +89,7 @@ class TurnBuilder:
         content: str | None,
         *,
         at: int,
+        least_sequence: int = 0,
         source: MessageSource | None = None,
         thinking: str | None = None,
         metadata: object = None,
@@ -97,7 +99,10 @@ class TurnBuilder:
         lints: Sequence[MessageLint] = (),
         codeblocks: Sequence[MessageCodeblock] = (),
     ) -> None:
-        """Add a message. User messages before the first assistant message are the query."""
+        """Add a message. User messages before the first assistant message are the query.
+
+        `least_sequence`: the sequence that the source gave it, if that is still free.
+        """
         message_id = as_id(message_id)
         # Copies of a record may be in one turn: the first is shown.
         if message_id in self._messages:
@@ -117,7 +122,7 @@ class TurnBuilder:
             tool_call_id,
             message_id,
             self.id,
-            self._next(at),
+            self._next(at, least_sequence),
             at,
             tuple(files),
             tuple(lints),
@@ -139,6 +144,7 @@ class TurnBuilder:
         params: object,
         *,
         at: int,
+        least_sequence: int = 0,
         message_id: str | None = None,
         tool_number: int | None = None,
         status: CallStatus = "running",
@@ -157,7 +163,7 @@ class TurnBuilder:
             message_id=speaker if speaker in self._messages else None,
             tool_number=tool_number,
             started_at=at,
-            sequence=self._next(at),
+            sequence=self._next(at, least_sequence),
         )
         self._hold(self._calls, call)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
@@ -18,6 +18,12 @@ from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import Engine
 from agents_ledger.model.compaction import Compaction, Trigger
 from agents_ledger.model.errors import Conflict, OutcomeUnknown
+from agents_ledger.model.imports.requests import (
+    ChunkResponse,
+    ImportChunk,
+    ImportRequest,
+    ImportResponse,
+)
 from agents_ledger.model.reports.routing import SmartFork
 from agents_ledger.model.sessions import (
     Alias,
@@ -118,6 +124,19 @@ class AsyncLedger(AsyncReadVerbs):
             session, strategy, budget, trigger, engine, model, instructions, fallback, count
         )
         return await compaction.compact(request, self._read, self._write)
+
+    async def import_sessions(self, request: ImportRequest | Mapping[str, Any]) -> ImportResponse:
+        """Import sessions of another program; returns the result of each.
+
+        A mapping has the fields of a JSON request. A repeated request gets the same answer, an
+        unchanged session is skipped, and one that is invalid fails without affecting the others.
+        RequestRefused if the request as a whole is invalid.
+        """
+        return await self._call(Core.import_sessions, request)
+
+    async def import_chunk(self, chunk: ImportChunk | Mapping[str, Any]) -> ChunkResponse:
+        """Stage a part of one session of another program; the last part imports it."""
+        return await self._call(Core.import_chunk, chunk)
 
     async def embed(self, embedder: Embedder, *, behind: bool = False) -> int:
         """Compute the missing vectors for searching by meaning; returns how many.
@@ -225,6 +244,14 @@ class AsyncLedger(AsyncReadVerbs):
         """Add another key that leads to a session."""
         return await self._write(lambda tx: names.add(tx, alias, key, reason=reason))
 
+    async def remove_alias(self, alias: str) -> Alias:
+        """Remove an alias. Refused for labels, and for names that the next import would add."""
+        return await self._write(lambda tx: names.remove(tx, alias))
+
+    async def rename(self, key: str, label: str) -> Session:
+        """Give a session another label. The former label becomes an alias, so links still work."""
+        return await self._write(lambda tx: names.rename(tx, key, label))
+
     async def promote(self, channel: str, entity: str) -> Session:
         """Make a channel's key and an entity's lead to one session."""
         return await self._write(lambda tx: names.promote(tx, channel, entity))
@@ -234,6 +261,13 @@ class AsyncLedger(AsyncReadVerbs):
     ) -> Session:
         """Merge two sessions into the one with the longer history. No turn is lost."""
         return await self._write(lambda tx: names.merge(tx, first, second, reason=reason))
+
+    async def unmerge(self, label: str) -> Session:
+        """Reverse a merge: the session of this label and its aliases are its own again.
+
+        What was recorded through them after the merge stays with the other session.
+        """
+        return await self._write(lambda tx: names.unmerge(tx, label))
 
 
 class AsyncBatch:
@@ -312,6 +346,16 @@ class AsyncLiveTurn(AsyncBegins):
         """
         return AsyncLiveCall(self, self.state.call(tool_name, params, id, tool_number))
 
+    async def add(self, *steps: Message | ToolCall) -> None:
+        """Commit messages and tool calls at once, all of them or none.
+
+        A call that the turn has already is its outcome.
+        """
+        filled = self.state.steps(steps)
+        with self.state.committing(*filled.messages, *filled.calls):
+            await self._ledger._write(self.state.add(filled))
+        self.state.added(filled)
+
     async def stream(self, text: str) -> None:
         """Commit a piece of the answer, visible to others in `partial_text`."""
         with self.state.committing(text):
@@ -322,18 +366,20 @@ class AsyncLiveTurn(AsyncBegins):
         self,
         response: Answer = None,
         *,
+        steps: Sequence[Message | ToolCall] = (),
         usage: Usage | None = None,
         model: str | None = None,
         provider: str | None = None,
         permissions_used: Any = None,
     ) -> None:
-        """Seal the turn and move its session's head to it.
+        """Seal the turn, after its last `steps`, and move its session's head to it.
 
         Without a response, the streamed text is the response. HeadMoved: the session's head moved
         meanwhile; the turn is stored, but the head does not point to it.
         """
         work = self.state.respond(
             response,
+            steps=self.state.steps(steps),
             usage=usage or Usage(),
             model=model,
             provider=provider,

@@ -10,7 +10,7 @@ from agents_ledger.ledger.aio.async_face import AsyncFace
 from agents_ledger.ledger.context import contexts
 from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.sessions import heads, names
+from agents_ledger.ledger.sessions import heads, history, names
 from agents_ledger.ledger.turns import live, threads
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents.embedding import Embedder
@@ -281,8 +281,11 @@ class AsyncReadVerbs(AsyncFace):
         )
 
     async def head(self, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
-        """The turn a session points to, now or at a time in Unix milliseconds."""
-        return await self._read(lambda tx: heads.head(tx, key, at=at, exact=exact))
+        """The turn a session points to, now or at a time in Unix milliseconds.
+
+        What an import brought is dated by its turns: see history().
+        """
+        return await self._read(lambda tx: history.head(tx, key, at=at, exact=exact))
 
     # -- names and history ---------------------------------------------------------------------
 
@@ -291,14 +294,15 @@ class AsyncReadVerbs(AsyncFace):
         return await self._read(lambda tx: names.of(tx, key))
 
     async def history(
-        self, key: str, *, limit: int = 100, before: int | None = None, exact: bool = False
+        self, key: str, *, limit: int = 100, before: str | int | None = None, exact: bool = False
     ) -> tuple[Move, ...]:
         """The moves of a session's head, latest first.
 
-        For the next page, pass the last move's id as `before`.
+        An import is one move. The lines of the turns that it brought are `computed` from their
+        times. For the next page, pass the last line's `cursor` as `before`.
         """
         return await self._read(
-            lambda tx: heads.moves(tx, key, limit=limit, before=before, exact=exact)
+            lambda tx: history.lines(tx, key, limit=limit, before=before, exact=exact)
         )
 
     async def sessions_including(self, target: str) -> tuple[str, ...]:

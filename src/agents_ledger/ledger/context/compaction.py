@@ -22,6 +22,7 @@ from agents_ledger.ledger.turns import live, recording, threads
 from agents_ledger.model.agents.config import Config
 from agents_ledger.model.agents.engine import Engine, ModelConfig, Request, ask
 from agents_ledger.model.compaction import (
+    NO_MODEL,
     Chosen,
     Compaction,
     CompactionPlan,
@@ -281,7 +282,7 @@ def record(
         first_kept_turn_id=plan.first_kept_turn_id,
         turns_summarized=plan.turns_summarized,
         compaction_type=plan.strategy,
-        model=summary.model if summary else "none",
+        model=summary.model if summary else NO_MODEL,
         provider=summary.provider if summary else None,
         tokens_before=before,
         tokens_after=after,

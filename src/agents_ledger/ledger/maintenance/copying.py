@@ -44,12 +44,15 @@ def _fill(origin: Database, copied: Database) -> Copied:
     if any(copied.read(lambda tx: tx.run("counts"))[0]):
         raise Refused(f"{copied.address} is not empty", "Copy into a new ledger.")
 
-    def fill(reading: Transaction) -> tuple[dict[str, tuple[int, str]], int]:
+    def fill(
+        reading: Transaction,
+    ) -> tuple[dict[str, list[str]], dict[str, tuple[int, str]], int]:
         revoked = copied.restore(partial(_copy, reading=reading))
-        return tables.digests(reading), revoked
+        columns = tables.columns(reading)
+        return columns, tables.digests(reading, columns), revoked
 
-    wanted, revoked = origin.read(fill)
-    digests = copied.read(tables.digests)
+    columns, wanted, revoked = origin.read(fill)
+    digests = copied.read(partial(tables.digests, compared=columns))
     wrong = [table for table in wanted if wanted[table] != digests[table]]
     if wanted["access_tokens"][0] == digests["access_tokens"][0]:
         # The tokens differ on purpose: the copy has revoked them. Their number must still be the
@@ -66,6 +69,7 @@ def _fill(origin: Database, copied: Database) -> Copied:
 def _copy(writing: Transaction, reading: Transaction) -> int:
     """Copy every table; returns how many tokens were revoked."""
     tables.copy(reading, writing)
+    writing.run("name_tasks_of_messages")  # an older ledger does not
     revoked = writing.run("revoke_all_tokens", now=now_ms())
     writing.run("await_index_all")  # the index is rebuilt
     return len(revoked)

@@ -17,6 +17,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projection.sessions import (
     archive_renamed,
     follow_source,
+    import_key,
     link_subagents,
     note_titles,
 )
@@ -117,7 +118,12 @@ class Projector:
             self._note(names, batch)
 
     def names_of(self, derivation: Derivation) -> Names:
-        return Names(derivation, self._core.db.limits)
+        derived = Names(derivation, self._core.db.limits)
+        labels = [*derived.sessions, *derived.parents]
+        renamed = self._core.db.read(partial(names.current_labels, labels=labels))
+        derived.sessions += [renamed[label] for label in derived.sessions if label in renamed]
+        derived.parents += [renamed[label] for label in derived.parents if label in renamed]
+        return derived
 
     def _note(self, names: Names, batch: Sequence[Change]) -> None:
         self._names.update(names.records(), names.sessions, names.parents)
@@ -313,7 +319,10 @@ class ProjectionPlan:
 
     def ensure_sessions(self, tx: Transaction) -> None:
         """Create the sessions, still empty, so that calls can name them."""
+        renamed = self._renamed(tx)
         for session in self._derivation.sessions:
+            if session.label in renamed:
+                continue
             pointer = heads.find(tx, session.label, exact=True)
             if pointer is not None and pointer.status == "archived":
                 names.come_back(tx, session.label)
@@ -329,19 +338,37 @@ class ProjectionPlan:
                 )
                 heads.create(tx, new)
 
+    def _renamed(self, tx: Transaction) -> dict[str, str]:
+        """Labels of these sessions and their parents that were renamed, with those of today."""
+        sessions = self._derivation.sessions
+        labels = [label for s in sessions for label in (s.label, s.parent_label) if label]
+        renamed = names.current_labels(tx, labels)
+        for session in sessions:
+            if session.label in renamed:
+                # Not where its name leads: it may have been merged since.
+                imported = tx.run("session_import", **import_key(self._source, session))
+                renamed[session.label] = imported[0][1] if imported else session.label
+        return renamed
+
     def finish(self, tx: Transaction) -> None:
         """Move the heads, and note what the files held and that they are derived."""
         head_of = self._answered_heads(tx)
+        renamed = self._renamed(tx)
+        settled = []
         for session in self._derivation.sessions:
-            label, fingerprint = session.label, self._fingerprints[session.label]
-            settled = structs.replace(session, head=head_of[label])
-            before = follow_source(tx, self._source, settled, fingerprint)
+            fingerprint = self._fingerprints[session.label]
+            label = renamed.get(session.label, session.label)
+            parent = renamed.get(session.parent_label or "", session.parent_label)
+            head = head_of[session.label]
+            settled.append(structs.replace(session, label=label, parent_label=parent, head=head))
+            before = follow_source(tx, self._source, settled[-1], fingerprint)
             self.result.outcomes[label] = _outcome(before, fingerprint)
             if self._has_stale_turns:
                 tx.run("mark_source_has_more", label=label)
-        link_subagents(tx, self._derivation, self._tree)
+        derivation = structs.replace(self._derivation, sessions=tuple(settled))
+        link_subagents(tx, derivation, self._tree, renamed)
         if self._part is None:
-            archive_renamed(tx, self.files, self._derivation)
+            archive_renamed(tx, self.files, derivation)
         gone = self._note_turn_sources(tx)
         self._note_repeated_records(tx)
         # Last: a retired turn is replaced by the turn that now repeats its records.

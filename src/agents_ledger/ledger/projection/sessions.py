@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agents_ledger.ledger.projection.tree import DerivedTree
 from agents_ledger.ledger.sessions import heads, names
@@ -80,12 +80,15 @@ def _link_parent(tx: Transaction, session: DerivedSession) -> None:
         tx.run("hang_on_turn", label=label, turn_id=session.parent_turn_id)
 
 
-def link_subagents(tx: Transaction, derivation: Derivation, tree: DerivedTree) -> None:
+def link_subagents(
+    tx: Transaction, derivation: Derivation, tree: DerivedTree, renamed: Mapping[str, str]
+) -> None:
     """Link the sessions that calls of these turns spawned to the session that has the call now."""
     for ids in in_batches(tree.names()):
         tx.run("unlink_lost_subagents", ids=ids)
         for child, turn_id, parent in tx.run("spawned_sessions", ids=ids):
             owner = tree.owner(turn_id)
+            owner = renamed.get(owner or "", owner)
             if owner not in (parent, child):
                 tx.run("set_parent_session", label=child, parent=owner)
     for session in derivation.sessions:
@@ -93,18 +96,25 @@ def link_subagents(tx: Transaction, derivation: Derivation, tree: DerivedTree) -
         tx.run("break_circle", label=session.label)
 
 
+def import_key(source: str, session: DerivedSession) -> dict[str, str]:
+    """What identifies an imported session, whatever its label."""
+    return {
+        "source": session.source or source,
+        "provider": session.provider,
+        "session_id": session.session_id,
+    }
+
+
 def follow_source(
     tx: Transaction, source: str, session: DerivedSession, fingerprint: str
 ) -> str | None:
     """Bring a session to what its source holds; returns the fingerprint it had, None if new."""
     label = session.label
-    source = session.source or source
-    rows = tx.run(
-        "session_import", source=source, provider=session.provider, session_id=session.session_id
-    )
+    key = import_key(source, session)
+    rows = tx.run("session_import", **key)
     imported_head = rows[0][2] if rows else None
     if not session.adopted:
-        _describe(tx, session, session.origin or source)
+        _describe(tx, session, session.origin or key["source"])
     _add_names(tx, session)
     for file_id in sorted(session.file_ids):
         tx.run("insert_session_source", label=label, file_id=file_id)
@@ -112,9 +122,7 @@ def follow_source(
     _link_parent(tx, session)
     tx.run(
         "upsert_session_import",
-        source=source,
-        provider=session.provider,
-        session_id=session.session_id,
+        **key,
         fingerprint=fingerprint,
         label=label,
         head_turn_id=session.head,
@@ -166,7 +174,13 @@ def follow(tx: Transaction, session: DerivedSession, imported_head: str | None) 
     follower = heads.find(tx, follower_label, exact=True)
     if follower is None:
         heads.create(
-            tx, Session(follower_label, created_as="import", created_at=session.created_at)
+            tx,
+            Session(
+                follower_label,
+                created_as="import",
+                origin=heads.get(tx, session.label, exact=True).origin,
+                created_at=session.created_at,
+            ),
         )
         follower = heads.existing(tx, follower_label, exact=True)
     if follower.thread_id != session.head:

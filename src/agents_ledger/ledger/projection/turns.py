@@ -315,7 +315,7 @@ def _linked(tx: Transaction, call: ToolCall, change: Change, children: set[str])
                 return structs.replace(call, spawned_session_label=None)
             # The call that spawned it belongs to another turn now, or is about to be retired.
             tx.run("unlink_subagent", label=child)
-    parent = heads.existing(tx, owner, exact=True)
+    parent = heads.find(tx, owner, exact=True) or heads.existing(tx, owner)  # or renamed
     heads.spawn(tx, Session(child, created_at=call.started_at), parent, call.turn_id, call.id)
     children.add(child)
     return call

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from agents_ledger.ledger.turns import threads
+from agents_ledger.ledger.turns import threads, unfinished
 from agents_ledger.model.errors import NotFound
-from agents_ledger.model.turns import MessageRole
+from agents_ledger.model.turns import MessageRole, Turn
 from agents_ledger.store.database import Transaction
 
 
@@ -36,6 +36,9 @@ class TranscriptPage(NamedTuple):
 
 def backwards(tx: Transaction, target: str, *, page: int | None) -> Iterator[TranscriptPage]:
     """A thread's pages, the last first; see Ledger.read_transcript."""
+    growing = unfinished.find(tx, target)
+    if growing is not None:
+        yield _page_of(growing)
     try:
         whole = threads.thread(tx, target, last=0)
     except NotFound:
@@ -47,3 +50,13 @@ def backwards(tx: Transaction, target: str, *, page: int | None) -> Iterator[Tra
         messages = sorted(tx.read_as("thread_said", TranscriptMessage, **within))
         yield TranscriptPage(messages, tx.read_as("thread_called", TranscriptCall, **within))
         last, page = first - 1, 2 * (page or 0)
+
+
+def _page_of(turn: Turn) -> TranscriptPage:
+    return TranscriptPage(
+        [
+            TranscriptMessage(turn.depth, m.sequence, turn.id, m.role, m.content, m.metadata_json)
+            for m in turn.messages
+        ],
+        [TranscriptCall(turn.id, c.id, c.params_json, c.result_json) for c in turn.tool_calls],
+    )

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import Conflict, HeadMoved, NameTaken, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
-from agents_ledger.model.sessions import DEFAULT_PERSONA, Move, MoveReason, Session, SessionStatus
+from agents_ledger.model.sessions import DEFAULT_PERSONA, NATIVE, MoveReason, Session, SessionStatus
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.rows import to_move, to_session
+from agents_ledger.store.rows import to_session
 
 LABEL_MAX = 512
 LATEST = 1 << 62
@@ -53,15 +53,24 @@ def _look(tx: Transaction, key: str, *, exact: bool) -> list[tuple[Any, ...]]:
 
 def existing(tx: Transaction, key: str, *, exact: bool = False) -> Pointer:
     """find(), or NotFound."""
-    pointer = find(tx, key, exact=exact)
+    pointer = find(tx, key, exact=True) if exact else _find_renamed(tx, key)
     if pointer is None:
         raise NotFound(f"there is no session {key!r}")
     return pointer
 
 
+def _find_renamed(tx: Transaction, key: str) -> Pointer | None:
+    """find(), also if the session was renamed while we waited for its lock on a server: its row is
+    gone then, and its key leads to another."""
+    pointer = find(tx, key)
+    while pointer is None and tx.engine == "postgresql" and tx.run("name", name=key):
+        pointer = find(tx, key)
+    return pointer
+
+
 def writable(tx: Transaction, key: str, **details: Any) -> Pointer:
     """The session to write to: pointer by label, then by alias, else created with `details`."""
-    pointer = find(tx, key)
+    pointer = _find_renamed(tx, key)
     if pointer is None:
         try:
             return _create(tx, Session(key, **details))
@@ -82,13 +91,11 @@ def writable(tx: Transaction, key: str, **details: Any) -> Pointer:
 
 def _create(tx: Transaction, session: Session, reason: MoveReason = "record") -> Pointer:
     now = session.created_at or now_ms()
-    if not session.label or len(session.label) > LABEL_MAX:
-        raise Refused(f"a label has 1 to {LABEL_MAX} characters, this one {len(session.label)}")
-    check_is_no_turn(tx, session.label)
+    check_label(tx, session.label)
     values: dict[str, object] = {
         name: getattr(session, name) for name in Session.__struct_fields__[:14]
     }
-    values["is_subagent"] = int(session.is_subagent)
+    values |= {"is_subagent": int(session.is_subagent), "origin": session.origin or NATIVE}
     if not tx.change("insert_session", **values, created_at=now):
         raise NameTaken(f"there is a session {session.label!r} already")
     named = tx.change(
@@ -99,6 +106,13 @@ def _create(tx: Transaction, session: Session, reason: MoveReason = "record") ->
     if session.thread_id is not None:
         tx.run("log_move", label=session.label, reason=reason)
     return Pointer(session.label, session.thread_id, session.persona_id, "active")
+
+
+def check_label(tx: Transaction, label: str) -> None:
+    """Refuse what cannot be a label or an alias."""
+    if not label or len(label) > LABEL_MAX:
+        raise Refused(f"a label has 1 to {LABEL_MAX} characters, this one {len(label)}")
+    check_is_no_turn(tx, label)
 
 
 def check_is_no_turn(tx: Transaction, name: str) -> None:
@@ -259,17 +273,6 @@ def move_heads(tx: Transaction, moves: Sequence[tuple[str, str | None, str]]) ->
     tx.run_many("log_move", [Row(label=label, reason="record") for label, *_ in moves])
 
 
-def head(tx: Transaction, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
-    """The turn a session points to, now or at a time."""
-    session = get(tx, key, exact=exact)
-    if at is None:
-        return session.thread_id
-    if type(at) is not int or not 0 <= at < LATEST:
-        raise Refused(f"at is {at!r:.80}", "It is a time in Unix milliseconds.")
-    rows = tx.run("head_at", label=session.label, at=at)
-    return rows[0][0] if rows else None
-
-
 def lead_heads(tx: Transaction, turn_id: str, to: str) -> None:
     """Redirect heads, imported heads and moves from a turn to its successor."""
     for statement in ("lead_history", "lead_heads", "lead_imports"):
@@ -305,7 +308,7 @@ def undo(tx: Transaction, key: str, move_id: int | None = None) -> Session:
     """Move a head to where it was before a move, by default the last. Undoing twice restores it."""
     session = existing(tx, key)
     if move_id is None:
-        last = tx.run("session_moves", label=session.label, before_id=LATEST, limit=1)
+        last = tx.run("last_move_of", label=session.label)
         if not last:
             raise Refused(f"session {session.label!r} never moved: there is nothing to undo")
         move_id = last[0][0]
@@ -318,6 +321,12 @@ def undo(tx: Transaction, key: str, move_id: int | None = None) -> Session:
     to = rows[0][0] if rows else None
     move_head(tx, session.label, from_=session.thread_id, to=to, reason="undo")
     return get(tx, session.label, exact=True)
+
+
+def note(tx: Transaction, label: str, reason: MoveReason) -> None:
+    """Log what happened to a session whose head stays where it is."""
+    head = existing(tx, label, exact=True).thread_id
+    move_head(tx, label, from_=head, to=head, reason=reason)
 
 
 # -- what is known of a session ---------------------------------------------------------------
@@ -366,6 +375,7 @@ def update(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
     _check_texts(changes)
     session = get(tx, key)
     values = {name: changes.get(name, getattr(session, name)) for name in CHANGEABLE}
+    values["origin"] = values["origin"] or NATIVE
     tx.run("update_session", label=session.label, **values)
     return get(tx, session.label, exact=True)
 
@@ -400,18 +410,6 @@ def annotate(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
         note=changes.get("note", session.note),
     )
     return get(tx, session.label, exact=True)
-
-
-# -- history ----------------------------------------------------------------------------------
-
-
-def moves(
-    tx: Transaction, key: str, *, limit: int, before: int | None, exact: bool = False
-) -> tuple[Move, ...]:
-    """A session's moves, latest first; the next page is `before` the last id."""
-    session = get(tx, key, exact=exact)
-    rows = tx.run("session_moves", label=session.label, before_id=before or LATEST, limit=limit)
-    return tuple(to_move(row) for row in rows)
 
 
 def sessions_including(tx: Transaction, target: str) -> tuple[str, ...]:

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
+
+import msgspec
 
 from agents_ledger.ledger.sessions import heads
-from agents_ledger.model.errors import NameTaken, Refused
+from agents_ledger.model.errors import NameTaken, NotFound, Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Alias, AliasReason, Session
+from agents_ledger.model.turns import to_json
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_alias
+from agents_ledger.store.text import in_batches
 
 _REASONS = frozenset(get_args(AliasReason))
+_MERGED = "before_merge"  # in the metadata of a merged session: what unmerge() restores
+# Everything that refers to a session by its label; the calls and tasks that do are never rewritten.
+_RENAMED = (
+    "rename_annotation",
+    "rename_history",
+    "rename_live_turns",
+    "rename_queue",
+    "rename_sources",
+    "rename_imports",
+    "rename_parent",
+    "rename_source_child",
+    "rename_source_parent",
+    "delete_renamed",
+)
 
 
 def add(tx: Transaction, alias: str, key: str, *, reason: AliasReason) -> Alias:
@@ -23,9 +41,7 @@ def add(tx: Transaction, alias: str, key: str, *, reason: AliasReason) -> Alias:
         if pointer.label == target.label and alias != target.label:
             return next(a for a in of(tx, target.label) if a.alias == alias)
         raise NameTaken(f"{alias!r} leads to session {pointer.label!r} already")
-    if not alias or len(alias) > heads.LABEL_MAX:
-        raise Refused(f"an alias has 1 to {heads.LABEL_MAX} characters")
-    heads.check_is_no_turn(tx, alias)
+    heads.check_label(tx, alias)
     now = now_ms()
     taken = not tx.change(
         "insert_name", name=alias, session_label=target.label, created_at=now, reason=reason
@@ -33,6 +49,78 @@ def add(tx: Transaction, alias: str, key: str, *, reason: AliasReason) -> Alias:
     if taken:
         raise NameTaken(f"{alias!r} is taken")
     return Alias(alias, target.label, now, reason)
+
+
+def remove(tx: Transaction, alias: str) -> Alias:
+    """Remove an alias. What is the label of a session stays, also if it was merged."""
+    rows = tx.run("name", name=alias)
+    if not rows:
+        raise NotFound(f"there is no alias {alias!r}", "List them with `agents-ledger alias`.")
+    label, reason = rows[0]
+    if label == alias:
+        raise Refused(f"{alias!r} is the label of a session, not an alias", "Rename the session.")
+    if tx.run("session_exactly", key=alias):
+        raise Refused(
+            f"{alias!r} is the label of a session that was merged into {label!r}", "Unmerge it."
+        )
+    if reason == "import_reconciliation" or (
+        reason == "rename" and tx.run("imported_under", label=label)
+    ):
+        raise Refused(
+            f"{alias!r} is the name of session {label!r} in the files it is imported from",
+            "The next import would add it again.",
+        )
+    removed = next(name for name in of(tx, label) if name.alias == alias)
+    tx.run("delete_name", name=alias)
+    return removed
+
+
+def rename(tx: Transaction, key: str, label: str) -> Session:
+    """Give a session another label. The former one becomes an alias."""
+    session = heads.get(tx, heads.existing(tx, key).label, exact=True)
+    if session.label == label:
+        return session
+    _check_renamable(tx, session)
+    pointer = heads.find(tx, label)
+    if pointer is None:
+        heads.check_label(tx, label)
+    elif pointer.label != session.label or tx.run("session_exactly", key=label):
+        raise NameTaken(f"{label!r} leads to session {pointer.label!r} already")
+    else:
+        tx.run("delete_name", name=label)  # its alias becomes its label
+    now = now_ms()
+    tx.run("copy_session", from_label=session.label, to_label=label)
+    tx.run("insert_name", name=label, session_label=label, created_at=now, reason=None)
+    # Aliases first, the label itself after them: at no moment is there a chain.
+    tx.run("repoint_names", from_label=session.label, to_label=label)
+    tx.run("rename_label", from_label=session.label, to_label=label, now=now)
+    for statement in _RENAMED:
+        tx.run(statement, from_label=session.label, to_label=label)
+    heads.note(tx, label, "rename")
+    return heads.get(tx, label, exact=True)
+
+
+def _check_renamable(tx: Transaction, session: Session) -> None:
+    # A sealed call names the session it spawned, and a task its session.
+    if session.is_subagent:
+        raise Refused(
+            f"session {session.label!r} is a subagent's, named by the call that started it",
+            "Add an alias or a title instead.",
+        )
+    if tx.run("task_of_session", label=session.label):
+        raise Refused(
+            f"session {session.label!r} is a task's, named by the task",
+            "Add an alias or a title instead.",
+        )
+
+
+def current_labels(tx: Transaction, labels: list[str]) -> dict[str, str]:
+    """Those of these labels that were renamed, with the labels of today."""
+    return {
+        former: label
+        for ids in in_batches(labels)
+        for former, label in tx.run("renamed_labels", ids=ids)
+    }
 
 
 def _check_reason(reason: str) -> None:
@@ -82,8 +170,42 @@ def merge(tx: Transaction, first: str, second: str, *, reason: AliasReason) -> S
         key=lambda label: (*_history(tx, label), label),
         reverse=True,
     )
+    before = heads.get(tx, goes, exact=True)
+    aliases = [alias.alias for alias in of(tx, goes)]
+    metadata = {**_metadata(before), _MERGED: {"aliases": aliases, "status": before.status}}
+    tx.run("set_session_metadata", label=goes, metadata_json=to_json(metadata))
     lead(tx, goes, stays, reason=reason)
+    heads.note(tx, goes, "merge")
     return heads.get(tx, stays, exact=True)
+
+
+def unmerge(tx: Transaction, label: str) -> Session:
+    """Reverse the merge of a session: its label and the aliases it had lead to it again.
+
+    What was recorded through them meanwhile stays where it is.
+    """
+    session = heads.get(tx, heads.existing(tx, label, exact=True).label, exact=True)
+    stays, reason = tx.run("name", name=label)[0]
+    if stays == label:
+        raise Refused(f"session {label!r} is not merged", "Pass the label of the merged session.")
+    if reason == "import_reconciliation":
+        raise Refused(f"session {label!r} is {stays!r} in the files it is imported from")
+    heads.existing(tx, stays, exact=True)  # locked: nothing is recorded there meanwhile
+    tx.run("take_label_back", label=label, reason=reason)
+    metadata = _metadata(session)
+    # A merge by an earlier version stored nothing: its aliases stay with the other session.
+    before = metadata.pop(_MERGED, {"aliases": (), "status": "active"})
+    for alias in before["aliases"]:
+        tx.run("take_alias_back", alias=alias, from_label=stays, to_label=label)
+    metadata_json = to_json(metadata) if metadata else None
+    tx.run("set_session_metadata", label=label, metadata_json=metadata_json)
+    tx.run("set_session_status", label=label, status=before["status"])
+    heads.note(tx, label, "unmerge")
+    return heads.get(tx, label, exact=True)
+
+
+def _metadata(session: Session) -> dict[str, Any]:
+    return msgspec.json.decode(session.metadata_json or "{}", type=dict[str, Any])
 
 
 def lead(tx: Transaction, goes: str, stays: str, *, reason: AliasReason) -> None:

@@ -8,7 +8,7 @@ one transaction.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +17,7 @@ from msgspec.structs import asdict, replace
 
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
-from agents_ledger.ledger.turns import recording, threads
+from agents_ledger.ledger.turns import recording, threads, unfinished
 from agents_ledger.ledger.turns.recording import PreparedTurn
 from agents_ledger.model.errors import Conflict, HeadMoved, OutcomeUnknown, Refused
 from agents_ledger.model.ids import now_ms
@@ -51,6 +51,18 @@ class LiveKey(NamedTuple):
     session: str = ""  # the key it was begun with
 
 
+class Steps(NamedTuple):
+    """Messages and calls to commit together."""
+
+    messages: tuple[Message, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    outcomes: tuple[ToolCall, ...] = ()  # of calls that the turn has already
+    again: bool = False  # they may be stored: an earlier commit had an unknown outcome
+
+
+NO_STEPS = Steps()
+
+
 class Sealing(NamedTuple):
     status: TurnStatus
     error: str | None = None
@@ -59,6 +71,7 @@ class Sealing(NamedTuple):
     model: str | None = None
     provider: str | None = None
     permissions_used: str | None = None
+    steps: Steps = NO_STEPS  # the last ones before the response
 
 
 class LiveState:
@@ -77,19 +90,18 @@ class LiveState:
         self._sequence = len(prepared.turn.messages) + len(prepared.turn.tool_calls)
         self._speaker: str | None = None
         self._pieces = 0  # of the answer that are certainly stored
+        self._call_ids = {call.id for call in prepared.turn.tool_calls}
         self._unsure: list[Message | ToolCall | str] = []
 
     @contextmanager
-    def committing(self, step: Message | ToolCall | str) -> Iterator[None]:
-        """Around the commit of a message, a call or a piece: notes whether it may be stored."""
+    def committing(self, *steps: Message | ToolCall | str) -> Iterator[None]:
+        """Around the commit of messages, calls or a piece: notes whether they may be stored."""
         try:
             yield
         except OutcomeUnknown:
-            if step not in self._unsure:
-                self._unsure.append(step)
+            self._unsure += [step for step in steps if step not in self._unsure]
             raise
-        if step in self._unsure:
-            self._unsure.remove(step)
+        self._unsure = [step for step in self._unsure if step not in steps]
 
     def _repeated(self, new: StepT) -> StepT | None:
         """The earlier step with the same content, if that may be stored."""
@@ -142,7 +154,42 @@ class LiveState:
         )
         recording.check_step(call)
         earlier = self._repeated(call)
-        return earlier or recording.fill_call(call, self.id, self._next(), now_ms(), self._speaker)
+        filled = earlier or recording.fill_call(
+            call, self.id, self._next(), now_ms(), self._speaker
+        )
+        self._call_ids.add(filled.id)
+        return filled
+
+    def steps(self, steps: Sequence[Message | ToolCall]) -> Steps:
+        """Messages and calls as they are stored. Calls after an assistant message belong to it; a
+        call that the turn has already is its outcome."""
+        now, speaker = now_ms(), self._speaker
+        messages: list[Message] = []
+        calls: list[ToolCall] = []
+        outcomes: list[ToolCall] = []
+        for step in steps:
+            recording.check_step(step)
+            if isinstance(step, Message):
+                message = self._repeated(step)
+                messages.append(message or recording.fill_message(step, self.id, self._next(), now))
+                if step.role == "assistant":
+                    speaker = messages[-1].id
+            elif step.id in self._call_ids:
+                outcomes.append(step)
+            else:
+                call = self._repeated(step)
+                calls.append(call or recording.fill_call(step, self.id, self._next(), now, speaker))
+        again = any(step in self._unsure for step in (*messages, *calls))
+        return Steps(tuple(messages), tuple(calls), tuple(outcomes), again)
+
+    def add(self, steps: Steps) -> Work[None]:
+        return partial(add_steps, live=self.live, steps=steps)
+
+    def added(self, steps: Steps) -> None:
+        """After the commit of steps."""
+        self._call_ids.update(call.id for call in steps.calls)
+        speakers = [message.id for message in steps.messages if message.role == "assistant"]
+        self._speaker = speakers[-1] if speakers else self._speaker
 
     def start(self, call: ToolCall) -> Work[None]:
         return partial(start_call, live=self.live, call=call, again=call in self._unsure)
@@ -233,11 +280,35 @@ def add_message(
     """Commit a message; a streamed one replaces the partial text."""
     _session_of(tx, live)
     # Only a step whose commit had an unknown outcome is looked for; others save the statement.
-    if again and tx.run("message_known", id=message.id):
+    if again and tx.run("message_turn", id=message.id):
         return
     if streamed:
         tx.run("delete_partials", turn_id=live.turn_id)
     recording.write_messages(tx, (message,))
+
+
+def add_steps(tx: Transaction, live: LiveKey, steps: Steps) -> None:
+    """Commit messages, calls and outcomes of calls."""
+    _session_of(tx, live)
+    _write_steps(tx, live, steps)
+
+
+def _write_steps(tx: Transaction, live: LiveKey, steps: Steps) -> None:
+    if steps.again and _is_stored(tx, steps):
+        return
+    recording.write_messages(tx, steps.messages)
+    if steps.calls:
+        tx.run_many("insert_tool_call", steps.calls)
+    for call in steps.outcomes:
+        _write_outcome(tx, live, call.id, call.status, (call.result_json, call.error))
+
+
+def _is_stored(tx: Transaction, steps: Steps) -> bool:
+    """Whether an earlier attempt was committed: all of its steps were, or none."""
+    if steps.messages:
+        return bool(tx.run("message_turn", id=steps.messages[0].id))
+    call = steps.calls[0]
+    return bool(tx.run("call_outcome", turn_id=call.turn_id, id=call.id))
 
 
 def start_call(tx: Transaction, live: LiveKey, call: ToolCall, *, again: bool = False) -> None:
@@ -258,6 +329,17 @@ def finish_call(
 ) -> None:
     """Commit the outcome of a call. Repeating it changes nothing."""
     _session_of(tx, live)
+    _write_outcome(tx, live, call_id, status, (result_json, error))
+
+
+def _write_outcome(
+    tx: Transaction,
+    live: LiveKey,
+    call_id: str,
+    status: CallStatus,
+    outcome: tuple[str | None, str | None],
+) -> None:
+    result_json, error = outcome
     finished = tx.change(
         "finish_tool_call",
         turn_id=live.turn_id,
@@ -300,7 +382,7 @@ def partial_text(tx: Transaction, turn_id: str) -> str:
 
 
 def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
-    """Seal a turn. Repeating it changes nothing.
+    """Seal a turn, after its last steps. Repeating it changes nothing.
 
     If the session's head moved meanwhile, the turn is stored all the same; the HeadMoved to raise
     after the commit is returned.
@@ -316,6 +398,7 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     # Lock the session before anything else, as recording does: on a server two writers of one
     # session would otherwise deadlock. A merged session continues as the one it was merged into.
     session = heads.existing(tx, label)
+    _write_steps(tx, live, sealing.steps)
     turn_id, now = live.turn_id, now_ms()
     parent_id, persona_id, prompt_hash, thread_key, model, provider = tx.run(
         "live_parent", turn_id=turn_id
@@ -470,9 +553,11 @@ def fail_all(tx: Transaction, writer_id: str, seen_at: int) -> list[str]:
     # Looked at again under a lock of its row: a writer that renews its lease now keeps its turns.
     if not tx.run("writer_unseen_since", id=writer_id, seen_at=seen_at):
         return []
-    failed = [row[0] for row in tx.run("writer_turns", writer_id=writer_id)]
-    for turn_id in failed:
+    failed = []
+    for turn_id, label in tx.run("writer_turns", writer_id=writer_id):
         seal(tx, LiveKey(turn_id, writer_id), Sealing("failed", WRITER_DIED))
+        unfinished.remember(tx, label, turn_id)
+        failed.append(turn_id)
     tx.run("settle_claims", writer_id=writer_id)
     if tx.run("writer_left", writer_id=writer_id)[0][0]:
         from agents_ledger.ledger import tasks  # only ledgers with tasks need it

@@ -16,6 +16,7 @@ from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.heads import Pointer
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.agents import config as configs
+from agents_ledger.model.compaction import NO_MODEL
 from agents_ledger.model.errors import Conflict, HeadMoved, Refused
 from agents_ledger.model.ids import ID_MAX, LATEST_MS, is_id, new_id, now_ms
 from agents_ledger.model.sessions import Session
@@ -110,16 +111,18 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
     now = now_ms()
     own_id = turn_id or new_id()
     started_at = new.started_at or min(now, new.completed_at or now)
-    messages, calls = _fill(new, own_id, started_at, now)
-    usage = new.usage
+    ended_at = new.completed_at or max(now, started_at)
+    messages, calls = _fill(new, own_id, started_at, ended_at)
+    usage, compaction = new.usage, new.compaction
+    summarised_by = compaction if compaction and compaction.model != NO_MODEL else None
     turn = Turn(
         id=own_id,
-        turn_type="compaction" if new.compaction else "normal",
+        turn_type="compaction" if compaction else "normal",
         status="pending" if live else new.status,
         started_at=started_at,
-        completed_at=None if live else new.completed_at or max(now, started_at),
-        model=new.model,
-        provider=new.provider,
+        completed_at=None if live else ended_at,
+        model=new.model or (summarised_by and summarised_by.model),
+        provider=new.provider or (summarised_by and summarised_by.provider),
         role=new.role,
         toolset_name=new.toolset_name,
         tools_available=new.tools_available,
@@ -139,7 +142,7 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
         error=new.error,
         messages=messages,
         tool_calls=calls,
-        compaction=new.compaction and replace(new.compaction, turn_id=own_id),
+        compaction=compaction and replace(compaction, turn_id=own_id),
     )
     prompt = new.system_prompt
     prompt_hash = None if prompt is None else hash_prompt(prompt)
@@ -241,21 +244,24 @@ def _words(words: Iterable[str]) -> str:
 
 
 def _fill(
-    new: NewTurn, turn_id: str, started_at: int, now: int
+    new: NewTurn, turn_id: str, started_at: int, ended_at: int
 ) -> tuple[tuple[Message, ...], tuple[ToolCall, ...]]:
-    """All messages and calls with what the ledger adds: ids, their turn, their order, the time."""
+    """All messages and calls with what the ledger adds: ids, their turn, their order, the time.
+
+    The query is as old as the turn. Whatever follows without a time of its own came with the end.
+    """
     messages = [fill_message(part, turn_id, n, started_at) for n, part in enumerate(new.query)]
     calls: list[ToolCall] = []
     speaker: str | None = None
     for sequence, step in enumerate(new.steps, len(messages)):
         if isinstance(step, ToolCall):
-            calls.append(_closed(fill_call(step, turn_id, sequence, now, speaker), now))
+            calls.append(_closed(fill_call(step, turn_id, sequence, ended_at, speaker), ended_at))
             continue
-        messages.append(fill_message(step, turn_id, sequence, now))
+        messages.append(fill_message(step, turn_id, sequence, ended_at))
         if step.role == "assistant":
             speaker = messages[-1].id
     if new.response is not None:
-        messages.append(fill_message(new.response, turn_id, len(messages) + len(calls), now))
+        messages.append(fill_message(new.response, turn_id, len(messages) + len(calls), ended_at))
     return tuple(messages), tuple(calls)
 
 

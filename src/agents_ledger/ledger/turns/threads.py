@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from agents_ledger.ledger.turns.contents import NO_STEPS, Stretch, steps_of
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.errors import Ambiguous, NotFound, Refused
+from agents_ledger.model.errors import Ambiguous, NameTaken, NotFound, Refused
 from agents_ledger.model.sessions import Thread
 from agents_ledger.model.turns import Turn, Usage
 from agents_ledger.store.database import Transaction
@@ -67,6 +67,9 @@ def below(
     compaction_turn_id: str | None,
 ) -> TurnPlace:
     """The next place in the segment of `parent`, with one more turn in the sums."""
+    # Who summarised a thread does not go on with it.
+    if compaction_turn_id is not None and parent.model is not None:
+        model, provider = None, None
     return TurnPlace(
         parent.segment_id,
         parent.depth + 1,
@@ -97,7 +100,12 @@ def put(tx: Transaction, turn_id: str, place: TurnPlace, *, join: bool) -> TurnP
     else:
         opened = tx.run("open_segment", parent_id=place.segment_id, fork_depth=place.depth - 1)
     own = structs.replace(place, segment_id=opened[0][0])
-    tx.run("insert_place", **{**values, "segment_id": own.segment_id})
+    if not tx.change("insert_place", **{**values, "segment_id": own.segment_id}):
+        # Nothing else stands in a segment that was just opened.
+        raise NameTaken(
+            f"there is a thread with the key {place.thread_key!r} already",
+            "Choose another thread_key, or record on the session of that thread.",
+        )
     return own
 
 
@@ -240,6 +248,13 @@ def turn(tx: Transaction, target: str) -> Turn:
     if turn_id is None:
         raise NotFound(f"session {target!r} is empty", "Record a turn on it first.")
     return exact_turn(tx, turn_id)
+
+
+def of_message(tx: Transaction, message_id: str) -> Turn:
+    rows = tx.run("message_turn", id=message_id)
+    if not rows:
+        raise NotFound(f"there is no message {message_id}")
+    return exact_turn(tx, rows[0][0])
 
 
 def exact_turn(tx: Transaction, turn_id: str) -> Turn:

@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.errors import MissingExtra, NotFound
+from agents_ledger.model.extras import needed
 
 
 class Embedder(Protocol):
@@ -25,7 +26,8 @@ class Embedder(Protocol):
 
 class _Model2Vec:
     def __init__(self, name: str, model: str) -> None:
-        from model2vec import StaticModel
+        with needed("meaning", f"the embedder {name}"):
+            from model2vec import StaticModel
 
         self.name = name
         self._model = StaticModel.from_pretrained(model, force_download=False)
@@ -38,7 +40,14 @@ class _SentenceTransformers:
     def __init__(self, name: str, model: str) -> None:
         from importlib import import_module  # an extra of its own, which checkers do not see
 
-        library = import_module("sentence_transformers")
+        try:
+            library = import_module("sentence_transformers")
+        except ModuleNotFoundError as error:
+            raise MissingExtra(
+                f"the embedder {name} requires the package {error.name}, which is not installed",
+                "Install it with: pip install sentence-transformers",
+                error.name,
+            ) from error
         self.name = name
         self._model = library.SentenceTransformer(model, device="cpu", local_files_only=True)
 
@@ -56,12 +65,6 @@ def embedder(chosen: str) -> Embedder:
     made = _SentenceTransformers if is_transformer else _Model2Vec
     try:
         return made(chosen, str(folder) if folder.exists() else chosen)
-    except ModuleNotFoundError as error:
-        extra = "sentence-transformers" if is_transformer else "agents-ledger[meaning]"
-        raise Refused(
-            f"the embedder {chosen} needs {error.name}, which is not installed",
-            f"Install it with: pip install '{extra}'",
-        ) from error
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise NotFound(
             f"there is no embedder at {chosen}: {error}",

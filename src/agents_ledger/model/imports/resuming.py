@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from agents_ledger.model import program
 from agents_ledger.model.sessions import Session
 
 # By origin, as each agent's own help says it; {id} is the session's id there. What is missing
@@ -21,7 +22,7 @@ COMMANDS = {
 
 def command_there(session: Session, folder: str | None) -> str | None:
     """What to type to continue it in its own agent; None: that cannot be done."""
-    pattern = COMMANDS.get(session.origin or "")
+    pattern = COMMANDS.get(session.origin)
     if pattern is None or session.origin_session_id is None or session.is_subagent:
         return None
     command = pattern.format(id=shlex.quote(session.origin_session_id))
@@ -30,4 +31,4 @@ def command_there(session: Session, folder: str | None) -> str | None:
 
 def command_here(session: Session) -> str:
     """What to type to continue it in this ledger."""
-    return f"agents-ledger chat {shlex.quote(session.label)}"
+    return f"{program.command(anywhere=True)} chat {shlex.quote(session.label)}"

@@ -186,9 +186,10 @@ def undecoded_column(error: Exception) -> str | None:
 def wrong_values(tx: Transaction, column: str | None = None) -> Iterator[tuple[str, str]]:
     """Rows of SQLite whose values are not of their column's type, or are no UTF-8; only those of
     one column, if it is named."""
-    for table, types in columns().items():
-        names = [name for name in types if column in (None, name)]
-        if table in TABLES and names:
+    for table in TABLES:
+        # A ledger that was not upgraded yet lacks some.
+        names = [name for name in tx.columns(table) if column in (None, name)]
+        if names:
             try:
                 yield from tx.attempt(partial(_wrong_rows, tx, table, names))
             except Damaged as error:

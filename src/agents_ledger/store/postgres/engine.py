@@ -251,7 +251,7 @@ class PostgresDatabase:
             if current is None and (self._read_only or not create):
                 raise NotFound(
                     f"there is no ledger at {self.address}",
-                    "Make one with `agents-ledger up`, or give its address with --ledger.",
+                    "Create it with `agents-ledger --ledger ADDRESS up`, or name another one.",
                 )
             # Without the lock of a migration: opening a current ledger must not wait for other
             # writers.

@@ -57,7 +57,7 @@ COALESCE((
 -- session_columns --
 s.label, s.thread_id, s.persona_id, s.agent_id, s.created_as, s.is_subagent,
     s.parent_session_label, s.parent_turn_id, s.spawn_tool_call_id, s.task_description,
-    s.task_status, s.routing_key, s.origin, s.origin_session_id, s.created_at, s.updated_at,
+    s.task_status, s.routing_key, COALESCE(s.origin, 'native'), s.origin_session_id, s.created_at, s.updated_at,
     s.status, COALESCE(a.title, s.source_title), COALESCE(a.starred, 0), a.note, s.metadata_json,
     s.source_has_more
 

@@ -36,13 +36,37 @@ END $$;
 -- A line may only follow the records of an imported turn into the one that has them now.
 CREATE FUNCTION guard_history() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF (NEW.id, NEW.session_label, NEW.changed_at, NEW.reason)
-            <> (OLD.id, OLD.session_label, OLD.changed_at, OLD.reason)
+    IF (NEW.id, NEW.changed_at, NEW.reason) <> (OLD.id, OLD.changed_at, OLD.reason)
         OR NEW.thread_id IS NULL OR OLD.thread_id IS NULL OR guard_fixed(OLD.thread_id)
     THEN
         RAISE EXCEPTION 'guard: session_history only grows';
     END IF;
     RETURN NEW;
+END $$;
+
+-- It follows its session to a new label.
+CREATE FUNCTION guard_history_label() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT 1 FROM names n
+        WHERE n.name = OLD.session_label AND n.session_label = NEW.session_label
+        AND n.reason = 'rename'
+    ) THEN
+        RAISE EXCEPTION 'guard: session_history only grows';
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- Except under a former label: the session goes on under another.
+CREATE FUNCTION guard_sessions_delete() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT 1 FROM names n
+        WHERE n.name = OLD.label AND n.session_label <> OLD.label AND n.reason = 'rename'
+    ) THEN
+        RAISE EXCEPTION 'guard: sessions are archived, never deleted';
+    END IF;
+    RETURN OLD;
 END $$;
 
 CREATE FUNCTION guard_turns() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -211,8 +235,12 @@ FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_codeblocks do not change
 CREATE TRIGGER message_codeblocks_delete BEFORE DELETE ON message_codeblocks
 FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_codeblocks do not change');
 
-CREATE TRIGGER session_history_update BEFORE UPDATE ON session_history
+CREATE TRIGGER session_history_update BEFORE UPDATE OF id, thread_id, changed_at, reason
+ON session_history
 FOR EACH ROW EXECUTE FUNCTION guard_history();
+
+CREATE TRIGGER session_history_label BEFORE UPDATE OF session_label ON session_history
+FOR EACH ROW EXECUTE FUNCTION guard_history_label();
 
 CREATE TRIGGER session_history_delete BEFORE DELETE ON session_history
 FOR EACH ROW EXECUTE FUNCTION guard_refuse('session_history only grows');
@@ -257,7 +285,7 @@ CREATE TRIGGER bus_calls_delete BEFORE DELETE ON bus_calls
 FOR EACH ROW EXECUTE FUNCTION guard_refuse('calls of a task are never deleted');
 
 CREATE TRIGGER sessions_delete BEFORE DELETE ON sessions
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('sessions are archived, never deleted');
+FOR EACH ROW EXECUTE FUNCTION guard_sessions_delete();
 
 CREATE TRIGGER names_guard BEFORE INSERT OR UPDATE ON names
 FOR EACH ROW EXECUTE FUNCTION guard_names();

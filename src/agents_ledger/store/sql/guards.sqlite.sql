@@ -202,11 +202,20 @@ WHEN EXISTS (
 BEGIN SELECT RAISE(ABORT, 'guard: message_codeblocks do not change'); END;
 
 -- A line may only follow the records of an imported turn into the one that has them now.
-CREATE TRIGGER session_history_update BEFORE UPDATE ON session_history
-WHEN NEW.id <> OLD.id OR NEW.session_label <> OLD.session_label
+CREATE TRIGGER session_history_update BEFORE UPDATE OF id, thread_id, changed_at, reason
+ON session_history
+WHEN NEW.id <> OLD.id
     OR NEW.changed_at <> OLD.changed_at OR NEW.reason <> OLD.reason OR NEW.thread_id IS NULL
     OR NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = OLD.thread_id AND t.projected = 1)
     OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.thread_id)
+BEGIN SELECT RAISE(ABORT, 'guard: session_history only grows'); END;
+
+-- It follows its session to a new label.
+CREATE TRIGGER session_history_label BEFORE UPDATE OF session_label ON session_history
+WHEN NOT EXISTS (
+    SELECT 1 FROM names n
+    WHERE n.name = OLD.session_label AND n.session_label = NEW.session_label AND n.reason = 'rename'
+)
 BEGIN SELECT RAISE(ABORT, 'guard: session_history only grows'); END;
 
 CREATE TRIGGER session_history_delete BEFORE DELETE ON session_history
@@ -251,7 +260,12 @@ BEGIN SELECT RAISE(ABORT, 'guard: of a call only status, details and end change'
 CREATE TRIGGER bus_calls_delete BEFORE DELETE ON bus_calls
 BEGIN SELECT RAISE(ABORT, 'guard: calls of a task are never deleted'); END;
 
+-- Except under a former label: the session goes on under another.
 CREATE TRIGGER sessions_delete BEFORE DELETE ON sessions
+WHEN NOT EXISTS (
+    SELECT 1 FROM names n
+    WHERE n.name = OLD.label AND n.session_label <> OLD.label AND n.reason = 'rename'
+)
 BEGIN SELECT RAISE(ABORT, 'guard: sessions are archived, never deleted'); END;
 
 -- An alias points at a session that stands for itself, so chains cannot form.

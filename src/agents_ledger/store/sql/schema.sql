@@ -121,7 +121,7 @@ CREATE TABLE sessions (
     task_status TEXT
         CHECK (task_status IN ('pending', 'running', 'completed', 'failed', 'cancelled')),
     routing_key TEXT,                 -- key by which programs address the session
-    origin TEXT,                      -- the source it was imported from; NULL: recorded here
+    origin TEXT,                      -- the source it was imported from; native: recorded here
     origin_session_id TEXT,           -- its id there
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
@@ -167,7 +167,7 @@ CREATE TABLE session_history (
     session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
     thread_id TEXT REFERENCES places (turn_id) DEFERRABLE INITIALLY IMMEDIATE, -- the new head; NULL: emptied
     changed_at BIGINT NOT NULL,
-    reason TEXT NOT NULL              -- record, fork, move, rollback, undo, clear or import
+    reason TEXT NOT NULL              -- record, fork, move, rollback, undo, clear, import, rename, merge or unmerge
 );
 CREATE INDEX idx_session_history_label ON session_history (session_label, id, changed_at);
 CREATE INDEX idx_session_history_thread ON session_history (thread_id);
@@ -184,11 +184,14 @@ CREATE TABLE messages (
     context_json TEXT,                -- what the source attached to a prompt
     metadata_json TEXT,               -- what else the source recorded
     tool_call_id TEXT,                -- the call a tool message answers
-    has_details BIGINT NOT NULL DEFAULT 0 -- it has files, lints or codeblocks: reads look only then
+    has_details BIGINT NOT NULL DEFAULT 0, -- it has files, lints or codeblocks: reads look only then
+    task_id TEXT,                     -- the task of the bus it was saved in; its id there is without 'task:'
+    timestamp BIGINT                  -- of a message of a task: created_at by the task's name for it
 );
 CREATE UNIQUE INDEX idx_messages_turn ON messages (turn_id, sequence);
 CREATE INDEX idx_messages_system ON messages (turn_id) WHERE role = 'system';
 CREATE INDEX idx_messages_tool ON messages (turn_id) WHERE role = 'tool';
+CREATE INDEX idx_messages_task ON messages (task_id, timestamp) WHERE task_id IS NOT NULL;
 
 -- Providers repeat call ids, so a call is known by its turn and its id.
 CREATE TABLE tool_calls (

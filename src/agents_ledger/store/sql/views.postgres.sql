@@ -48,38 +48,47 @@ END $$;
 CREATE VIEW session_aliases AS
 SELECT name AS alias, session_label, created_at, reason FROM names WHERE name <> session_label;
 
--- A session is known by the id its source gave it, else by its label.
+-- A session is known by the id its source gave it, else by its label. Its project is named by the
+-- source, or after the folder it works in. The context it used is what the source says, or what its
+-- last turn sent and received, which includes all turns before it.
 CREATE VIEW agent_sessions AS
 SELECT
-    COALESCE(s.origin_session_id, s.label) AS id, s.origin AS source, p.model,
-    json_word(s.metadata_json, 'project') AS project,
-    s.created_at,
-    (
-        SELECT count(*) FROM json_array_elements_text(
-    (SELECT t.ancestry FROM threads t WHERE t.turn_id = s.thread_id)::json
-) WITH ORDINALITY AS a (value, key)
-        JOIN messages m ON m.turn_id = a.value
-    ) AS message_count,
-    COALESCE(parent.origin_session_id, parent.label) AS parent_session_id,
-    c.message_id AS parent_message_id,
-    s.spawn_tool_call_id AS tool_call_id,
-    s.task_description, s.task_status, s.is_subagent,
-    json_number(s.metadata_json, 'context_token_limit') AS context_token_limit,
-    COALESCE(
-        json_number(s.metadata_json, 'context_tokens_used'),
-        p.total_tokens
-    ) AS context_tokens_used,
-    CASE json_word(s.metadata_json, 'is_agentic') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS is_agentic,
-    json_word(s.metadata_json, 'force_mode') AS force_mode,
-    COALESCE(
-        json_word(s.metadata_json, 'workspace_path'),
-        (SELECT h.workspace_path FROM turns h WHERE h.id = s.thread_id)
-    ) AS workspace_path,
-    s.label AS session_label
-FROM sessions s
-LEFT JOIN sessions parent ON parent.label = s.parent_session_label
-LEFT JOIN places p ON p.turn_id = s.thread_id
-LEFT JOIN tool_calls c ON c.turn_id = s.parent_turn_id AND c.id = s.spawn_tool_call_id;
+    s.id, s.source, s.model,
+    COALESCE(s.project, substring(s.workspace_path FROM '([^/\\]*)[/\\]*$')) AS project,
+    s.created_at, s.message_count, s.parent_session_id, s.parent_message_id, s.tool_call_id,
+    s.task_description, s.task_status, s.is_subagent, s.context_token_limit, s.context_tokens_used,
+    s.is_agentic, s.force_mode, s.workspace_path, s.session_label
+FROM (
+    SELECT
+        COALESCE(s.origin_session_id, s.label) AS id, COALESCE(s.origin, 'native') AS source, p.model,
+        json_word(s.metadata_json, 'project') AS project,
+        s.created_at,
+        (
+            SELECT count(*) FROM json_array_elements_text(
+                (SELECT t.ancestry FROM threads t WHERE t.turn_id = s.thread_id)::json
+            ) WITH ORDINALITY AS a (value, key)
+            JOIN messages m ON m.turn_id = a.value
+        ) AS message_count,
+        COALESCE(parent.origin_session_id, parent.label) AS parent_session_id,
+        c.message_id AS parent_message_id,
+        s.spawn_tool_call_id AS tool_call_id,
+        s.task_description, s.task_status, s.is_subagent,
+        json_number(s.metadata_json, 'context_token_limit') AS context_token_limit,
+        COALESCE(
+            json_number(s.metadata_json, 'context_tokens_used'),
+            k.tokens_after, h.input_tokens + COALESCE(h.output_tokens, 0)
+        ) AS context_tokens_used,
+        CASE json_word(s.metadata_json, 'is_agentic') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS is_agentic,
+        json_word(s.metadata_json, 'force_mode') AS force_mode,
+        COALESCE(json_word(s.metadata_json, 'workspace_path'), h.workspace_path) AS workspace_path,
+        s.label AS session_label
+    FROM sessions s
+    LEFT JOIN sessions parent ON parent.label = s.parent_session_label
+    LEFT JOIN places p ON p.turn_id = s.thread_id
+    LEFT JOIN turns h ON h.id = s.thread_id
+    LEFT JOIN compactions k ON k.turn_id = s.thread_id
+    LEFT JOIN tool_calls c ON c.turn_id = s.parent_turn_id AND c.id = s.spawn_tool_call_id
+) AS s;
 
 -- A message stands once in every session whose thread holds it.
 CREATE VIEW agent_messages AS

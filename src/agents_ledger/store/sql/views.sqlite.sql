@@ -39,36 +39,52 @@ AND (
 CREATE VIEW session_aliases AS
 SELECT name AS alias, session_label, created_at, reason FROM names WHERE name <> session_label;
 
--- A session is known by the id its source gave it, else by its label.
+-- A session is known by the id its source gave it, else by its label. Its project is named by the
+-- source, or after the folder it works in. The context it used is what the source says, or what its
+-- last turn sent and received, which includes all turns before it.
 CREATE VIEW agent_sessions AS
 SELECT
-    COALESCE(s.origin_session_id, s.label) AS id, s.origin AS source, p.model,
-    CASE WHEN json_valid(s.metadata_json) THEN json_extract(s.metadata_json, '$.project') END AS project,
-    s.created_at,
-    (
-        SELECT count(*) FROM json_each((SELECT ancestry FROM threads t WHERE t.turn_id = s.thread_id)) a
-        JOIN messages m ON m.turn_id = a.value
-    ) AS message_count,
-    COALESCE(parent.origin_session_id, parent.label) AS parent_session_id,
-    c.message_id AS parent_message_id,
-    s.spawn_tool_call_id AS tool_call_id,
-    s.task_description, s.task_status, s.is_subagent,
-    CASE WHEN json_valid(s.metadata_json) THEN json_extract(s.metadata_json, '$.context_token_limit') END AS context_token_limit,
-    COALESCE(
-        CASE WHEN json_valid(s.metadata_json) THEN json_extract(s.metadata_json, '$.context_tokens_used') END,
-        p.total_tokens
-    ) AS context_tokens_used,
-    CASE WHEN json_valid(s.metadata_json) THEN json_extract(s.metadata_json, '$.is_agentic') END AS is_agentic,
-    CASE WHEN json_valid(s.metadata_json) THEN json_extract(s.metadata_json, '$.force_mode') END AS force_mode,
-    COALESCE(
-        CASE WHEN json_valid(s.metadata_json) THEN json_extract(s.metadata_json, '$.workspace_path') END,
-        (SELECT h.workspace_path FROM turns h WHERE h.id = s.thread_id)
-    ) AS workspace_path,
-    s.label AS session_label
-FROM sessions s
-LEFT JOIN sessions parent ON parent.label = s.parent_session_label
-LEFT JOIN places p ON p.turn_id = s.thread_id
-LEFT JOIN tool_calls c ON c.turn_id = s.parent_turn_id AND c.id = s.spawn_tool_call_id;
+    s.id, s.source, s.model,
+    COALESCE(s.project, replace(
+        rtrim(replace(s.workspace_path, '\', '/'), '/'),
+        rtrim(rtrim(replace(s.workspace_path, '\', '/'), '/'), replace(replace(s.workspace_path, '\', '/'), '/', '')),
+        ''
+    )) AS project,
+    s.created_at, s.message_count, s.parent_session_id, s.parent_message_id, s.tool_call_id,
+    s.task_description, s.task_status, s.is_subagent, s.context_token_limit, s.context_tokens_used,
+    s.is_agentic, s.force_mode, s.workspace_path, s.session_label
+FROM (
+    SELECT
+        COALESCE(s.origin_session_id, s.label) AS id, COALESCE(s.origin, 'native') AS source, p.model,
+        CASE WHEN json_valid(s.metadata_json) THEN json_extract(s.metadata_json, '$.project') END AS project,
+        s.created_at,
+        (
+            SELECT count(*) FROM json_each((SELECT ancestry FROM threads t WHERE t.turn_id = s.thread_id)) a
+            JOIN messages m ON m.turn_id = a.value
+        ) AS message_count,
+        COALESCE(parent.origin_session_id, parent.label) AS parent_session_id,
+        c.message_id AS parent_message_id,
+        s.spawn_tool_call_id AS tool_call_id,
+        s.task_description, s.task_status, s.is_subagent,
+        CASE WHEN json_valid(s.metadata_json) THEN json_extract(s.metadata_json, '$.context_token_limit') END AS context_token_limit,
+        COALESCE(
+            CASE WHEN json_valid(s.metadata_json) THEN json_extract(s.metadata_json, '$.context_tokens_used') END,
+            k.tokens_after, h.input_tokens + COALESCE(h.output_tokens, 0)
+        ) AS context_tokens_used,
+        CASE WHEN json_valid(s.metadata_json) THEN json_extract(s.metadata_json, '$.is_agentic') END AS is_agentic,
+        CASE WHEN json_valid(s.metadata_json) THEN json_extract(s.metadata_json, '$.force_mode') END AS force_mode,
+        COALESCE(
+            CASE WHEN json_valid(s.metadata_json) THEN json_extract(s.metadata_json, '$.workspace_path') END,
+            h.workspace_path
+        ) AS workspace_path,
+        s.label AS session_label
+    FROM sessions s
+    LEFT JOIN sessions parent ON parent.label = s.parent_session_label
+    LEFT JOIN places p ON p.turn_id = s.thread_id
+    LEFT JOIN turns h ON h.id = s.thread_id
+    LEFT JOIN compactions k ON k.turn_id = s.thread_id
+    LEFT JOIN tool_calls c ON c.turn_id = s.parent_turn_id AND c.id = s.spawn_tool_call_id
+) AS s;
 
 -- A message stands once in every session whose thread holds it.
 CREATE VIEW agent_messages AS

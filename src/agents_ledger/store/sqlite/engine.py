@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agents_ledger.model import settings
 from agents_ledger.model.errors import (
     Damaged,
     DiskFull,
@@ -215,9 +217,11 @@ class SqliteDatabase:
         self._group = GroupCommit(self._session)
 
     def _no_ledger(self) -> NotFound:
+        is_default = self.path == settings.default_file()
+        option = "" if is_default else f" --ledger {shlex.quote(str(self.path))}"
         return NotFound(
             f"there is no ledger at {self.path}",
-            "Make one with `agents-ledger up`, or give its address with --ledger.",
+            f"Create it with `agents-ledger{option} up`, or name another one with --ledger.",
         )
 
     def _make(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ Identity = tuple[int, int]  # device and inode
 # Every connection to a database with a write-ahead log holds a shared lock on this byte of its -shm
 # file (SQLite's file format, "WAL-index": the dead-man switch).
 _DEAD_MAN_SWITCH = 128
+_DELETED_CHECKS = 3  # a deleted file stays away; one that is just being made does not
+_DELETED_CHECK_SECONDS = 0.01
 _RESTART = (
     "Stop every program that uses the ledger before you replace its file. To go back to a backup,"
     " move the ledger and its -wal file away and run `agents-ledger restore`."
@@ -117,12 +120,12 @@ def check_leftovers(path: Path, recorded: Inodes | None) -> None:
             f"{path} is gone, but its log {log} is there and may hold turns",
             f"Put the file back where it was, or remove {log} to start a new ledger.",
         )
-    if (file_now is None or log_now is None) and _is_in_use(shared):
-        missing = path if file_now is None else log
-        raise StoreUnavailable(
-            f"{missing} was deleted, but a program still has it open",
-            "Stop every program that uses the ledger, then try again.",
-        )
+    for missing in (path, log):
+        if _was_deleted(missing, shared):
+            raise StoreUnavailable(
+                f"{missing} was deleted, but a program still has it open",
+                "Stop every program that uses the ledger, then try again.",
+            )
     if file_now is None or log_now is None or not log_bytes or recorded is None:
         return
     file_recorded, log_recorded = recorded
@@ -135,6 +138,21 @@ def check_leftovers(path: Path, recorded: Inodes | None) -> None:
             f"Stop every program that uses the ledger. To keep {path.name} as it is now, remove"
             f" {log.name} and {shared.name}; turns that only the log holds are lost.",
         )
+
+
+def _was_deleted(path: Path, shared: Path) -> bool:
+    """Whether a file is missing while a program uses its shared memory, and not merely because that
+    program opens or closes the ledger just now."""
+    for _ in range(_DELETED_CHECKS):
+        # SQLite creates the log before the shared memory and removes it afterwards: whoever uses
+        # the same shared memory before and after a look at the log has the log open.
+        before = _identity(str(shared))
+        if before is None or path.exists() or not _is_in_use(shared):
+            return False
+        if path.exists() or _identity(str(shared)) != before:
+            return False
+        time.sleep(_DELETED_CHECK_SECONDS)
+    return True
 
 
 def _is_in_use(shared: Path) -> bool:

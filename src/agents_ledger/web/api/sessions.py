@@ -242,11 +242,11 @@ def get_history(
     *,
     key: FromPath[str],
     limit: Limit = PER_PAGE,
-    before: OptionalNumber = None,
+    before: FromQuery[str | None] = None,
 ) -> Response[ResultPage[Move]]:
-    """The moves of a session's head, latest first."""
+    """The moves of a session's head, latest first; those of imported turns are computed."""
     moves = site.ledger.history(decode_part(key), limit=limit + 1, before=before)
-    cursor = str(moves[limit - 1].id) if len(moves) > limit else None
+    cursor = moves[limit - 1].cursor if len(moves) > limit else None
     return answer(ResultPage(list(moves[:limit]), cursor), request)
 
 

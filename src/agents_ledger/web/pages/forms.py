@@ -69,7 +69,7 @@ def as_of(label: FromPath[str], when: FromQuery[str]) -> Redirect:
 
 @post("/imports/run", sync_to_thread=True, status_code=SEE_OTHER, opt={"scope": "import"})
 def run_import(site: ThisSite, data: Form) -> Redirect:
-    site.start_import()
+    site.imports.start_all()
     return Redirect("/imports", status_code=SEE_OTHER)
 
 

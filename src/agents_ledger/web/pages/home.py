@@ -40,7 +40,8 @@ def home(request: WebRequest, site: ThisSite) -> Response[str]:
         audited=site.audited,
         files=recent.files,
         sources=site.sources(),
-        importing=site.importing,
+        importing=site.imports.status,
+        import_failure=site.imports.failure,
     )
 
 

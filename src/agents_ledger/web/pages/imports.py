@@ -24,7 +24,8 @@ def imports_page(request: WebRequest, site: ThisSite, before: FromQuery[str] = "
         faults=site.pages.source_faults(limit=PER_PAGE),
         faults_max=PER_PAGE,
         sources=site.sources(),
-        importing=site.importing,
+        importing=site.imports.status,
+        import_failure=site.imports.failure,
     )
 
 

@@ -78,7 +78,7 @@ def _cursor(session: Session) -> str:
 
 @get("/s/{label:str}/history", sync_to_thread=True)
 def history_page(
-    request: WebRequest, site: ThisSite, label: FromPath[str], before: FromQuery[int | None] = None
+    request: WebRequest, site: ThisSite, label: FromPath[str], before: FromQuery[str | None] = None
 ) -> Response[str]:
     session = site.ledger.session(decode_part(label))
     moves = site.ledger.history(session.label, limit=PER_PAGE + 1, before=before)
@@ -90,7 +90,7 @@ def history_page(
         title=f"History of {site.name_of(session, site.ledger.thread(session.label, last=0))}",
         session=session,
         moves=moves[:PER_PAGE],
-        older=moves[PER_PAGE - 1].id if len(moves) > PER_PAGE else None,
+        older=moves[PER_PAGE - 1].cursor if len(moves) > PER_PAGE else None,
         before_last=moves[PER_PAGE].thread_id if len(moves) > PER_PAGE else None,
         headlines=headlines,
         aliases=site.ledger.aliases(session.label),

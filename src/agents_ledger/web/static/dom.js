@@ -58,10 +58,23 @@ export function wireCopy() {
   });
 }
 
-/** Reload a page that shows work in progress. */
+/** Reload a page that shows work in progress; only the part that shows it, if there is one. */
 export function wireReload() {
   const waiting = $("[data-reload]");
-  if (waiting) setTimeout(() => location.replace(waiting.dataset.reload), RELOAD_MS);
+  const part = waiting?.closest("[data-part]");
+  if (part) setTimeout(() => refresh(part, waiting.dataset.reload), RELOAD_MS);
+  else if (waiting) setTimeout(() => location.replace(waiting.dataset.reload), RELOAD_MS);
+}
+
+async function refresh(part, url) {
+  // Not under the hands of a reader.
+  if (!part.contains(document.activeElement)) {
+    try {
+      const page = create("div", {}, ...(await fragment(url)));
+      part.replaceWith($(`#${part.id}`, page));
+    } catch { /* the server may be busy: the next time tries again */ }
+  }
+  wireReload();
 }
 
 export function toggleTheme() {

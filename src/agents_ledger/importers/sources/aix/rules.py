@@ -7,7 +7,7 @@ from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.model.turns import FileKind, MessageRole
 
 NAME = "aix"
-VERSION = 3
+VERSION = 4
 STORE = "aix.db"  # the source of its sessions: import requests use "aix" as theirs
 DETAIL_TABLES = ("message_metadata", "message_lints", "message_files", "message_codeblocks")
 TABLES = (

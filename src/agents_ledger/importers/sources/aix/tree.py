@@ -195,7 +195,7 @@ class AixTree:
             session_id=session.id,
             label=self._label(session.id),
             source=STORE,
-            origin=f"{NAME}:{agent}",
+            origin=agent,
             provider=agent,
             head=head,
             file_ids=frozenset(session.file_ids),

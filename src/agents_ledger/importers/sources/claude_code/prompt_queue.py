@@ -15,7 +15,7 @@ from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import SourceLine
 from agents_ledger.importers.sources.claude_code.entries import MAIN, ClaudeEntries
 from agents_ledger.importers.sources.claude_code.records import Record, text_of
-from agents_ledger.importers.sources.claude_code.rules import NOTICE_TAGS
+from agents_ledger.importers.sources.claude_code.rules import NOTICE_TAGS, OWN_COMMANDS, as_typed
 from agents_ledger.importers.transcript.columns import Column
 
 
@@ -52,17 +52,17 @@ class PromptQueue:
     def enqueue(self, session: _QueueSession, line: SourceLine, record: Record) -> bool:
         """Add a text, unless the program put it there itself."""
         text = text_of(record.content)
-        if not text or text.startswith(NOTICE_TAGS):
+        if not text or text.startswith(NOTICE_TAGS) or text in OWN_COMMANDS:
             return False
         after = session.chain[-1] if session.chain else None
         queued = QueuedText(session, line, text, str(record.timestamp), after)
         self._queued.append(queued)
-        self._waiting.setdefault(text, deque()).append(queued)
+        self._waiting.setdefault(as_typed(text), deque()).append(queued)
         return True
 
     def deliver(self, text: str) -> bool:
         """Whether a record with this text is a queued one, given to the agent."""
-        waiting = self._waiting.get(text)
+        waiting = self._waiting.get(as_typed(text))
         if waiting:
             self._delivered.append(waiting.popleft())
             return True

@@ -87,6 +87,10 @@ class Record(Struct, rename="camel", gc=False):
     retry_attempt: Any = None
     max_retries: Any = None
 
+    @property
+    def is_automatic_compaction(self) -> bool:
+        return as_dict(parse_json(self.compact_metadata)).get("trigger") == "auto"
+
 
 class _ClaudeBlock(Struct, gc=False):
     type: str | None = None

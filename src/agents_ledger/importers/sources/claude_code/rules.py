@@ -86,9 +86,43 @@ QUEUED_NOTICES = (*NOTICE_TAGS, '{"task_id":')
 AGENT_TAGS = ("<teammate-message", PEER_TAG)
 # The client's own words (2.1.45 to 2.1.159); `toolDenialKind` was seen in 2.1.80 and later.
 REJECTIONS = ("The user doesn't want to proceed", "The user doesn't want to take this action")
+# Helpers are given copies of a session's records before their own prompt (agent ids since 2.1).
+HELPERS = ("acompact-", "aprompt_suggestion-", "aside_question-")
+# Instructions before the question of `/btw`, in the file of its helper (2.1.74 to 2.1.263).
+SIDE_QUESTION = "<system-reminder>This is a side question"
+# The state of the editor before a prompt, in blocks of their own or in its text (2.0 and 2.1).
+_EDITOR_STATE = re.compile(r"\s*<(ide_[a-z_]+)>.*?</\1>\s*", re.DOTALL)
+# The program enters it when a limit is reached: nobody types it.
+OWN_COMMANDS = ("/rate-limit-options",)
+_COMMAND_NAME = re.compile(r"<command-name>/?([^<]*)</command-name>")
+_COMMAND_ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _UNKNOWN_COMMAND = re.compile(r"Unknown (?:skill|slash command): \S+")
 _TYPED_COMMAND = re.compile(r"/[a-z][\w:-]*(?:\s.*)?", re.DOTALL)
 _COMPACT_COMMAND = re.compile(r"/compact(?:\s.*)?", re.DOTALL)
+
+
+def words_of(text: str) -> str:
+    """A prompt without what the program put before it; all of it if nothing else is there."""
+    if text.startswith(SIDE_QUESTION):
+        return text.partition("</system-reminder>")[2].strip() or text
+    end = 0
+    while state := _EDITOR_STATE.match(text, end):
+        end = state.end()
+    return text[end:] or text
+
+
+def as_typed(text: str) -> str:
+    """A prompt as it was in the queue: a command is recorded in tags."""
+    name = _COMMAND_NAME.search(text) if text.startswith(COMMAND_TAGS) else None
+    if name is None:
+        return words_of(text)
+    arguments = _COMMAND_ARGUMENTS.search(text)
+    return f"/{name[1]} {arguments[1] if arguments else ''}".strip()
+
+
+def is_command(text: str) -> bool:
+    """Whether a text was typed as a command."""
+    return _TYPED_COMMAND.fullmatch(text) is not None
 
 
 def is_printed(text: str) -> bool:
@@ -102,16 +136,20 @@ def kind_of_user_text(text: str, *, is_subagent: bool) -> str:
     A text that looks like a command may be one that is recorded as typed; if the program then
     prints something, no agent was asked. A subagent is given no commands.
     """
-    if text.startswith(COMMAND_TAGS):
+    if text.startswith(SIDE_QUESTION):
+        return "prompt" if is_subagent else "notice"
+    text = words_of(text)
+    is_own = as_typed(text) in OWN_COMMANDS
+    if text.startswith(COMMAND_TAGS) and not is_own:
         return "command"
     if is_printed(text):
         return "printed"
     if text.startswith(INTERRUPTED):
         return "failure"
     # "/compact" as a record of its own (2.1) is not a prompt: the compaction answers it.
-    if text.startswith(NOTICE_TAGS) or _COMPACT_COMMAND.fullmatch(text):
+    if is_own or text.startswith(NOTICE_TAGS) or _COMPACT_COMMAND.fullmatch(text):
         return "notice"
-    return "command" if _TYPED_COMMAND.fullmatch(text) and not is_subagent else "prompt"
+    return "command" if is_command(text) and not is_subagent else "prompt"
 
 
 def kind_of_system_record(record: Record) -> str:

@@ -44,11 +44,17 @@ from agents_ledger.importers.sources.claude_code.records import (
 )
 from agents_ledger.importers.sources.claude_code.rules import (
     CAVEAT,
+    SIDE_QUESTION,
     TITLES,
     kind_of_system_record,
     kind_of_user_text,
 )
-from agents_ledger.importers.sources.claude_code.subagents import NAME, SubagentCalls
+from agents_ledger.importers.sources.claude_code.subagents import (
+    NAME,
+    SubagentCalls,
+    helper_prompt,
+)
+from agents_ledger.importers.sources.claude_code.titles import LeafTitles
 from agents_ledger.importers.sources.claude_code.tree import ClaudeTree
 from agents_ledger.importers.sources.claude_code.turns import ClaudeTurns, SpilledOutput, TurnExtras
 from agents_ledger.importers.transcript.columns import Column, nearest_above
@@ -100,7 +106,7 @@ def derive(material: Material, version: int) -> Derivation:
     family.read()
     titles = family.finish_reading()
     family.link_entries()
-    tree = ClaudeTree(family.entries)
+    tree = ClaudeTree(family.entries, family.automatic_compactions)
     extras = TurnExtras(
         family.spills, family.spawned(), tree.preserved_turns(family.preserved_first)
     )
@@ -125,16 +131,19 @@ class ClaudeFamily:
         self.entries = ClaudeEntries(material)
         self.sessions: dict[str, ClaudeSession] = {}
         self.spills: dict[str, SpilledOutput] = {}
+        self.automatic_compactions: set[int] = set()
         self.preserved_first: dict[int, str] = {}  # by compaction, the first record that it left
         self._queue = PromptQueue(self.entries)
         self._subagents = SubagentCalls(self.entries)
-        self._titles = _LeafTitles(material, self.entries)
+        self._titles = LeafTitles(material, self.entries)
         self._descriptions: dict[str, tuple[SourceFile, dict[str, Any]]] = {}  # of subagents
         self._answers = RepeatedAnswers(material.limits.held_names)  # of the file that is read
         self._rewritten: list[Column] = []  # the chains of files with repeated answers
         self._only_repeated: set[int] = set()  # entries of which only a later copy is here
         # First entries of subagents and forks: where they hang.
         self._detached: dict[int, int] = {}
+        # By session that only helpers have copies of: its last record, and that helper.
+        self._copied: dict[str, tuple[int, ClaudeSession]] = {}
         self._inline: dict[str, dict[int, list[int]]] = {}  # by session, then by first entry
 
     # -- phases -------------------------------------------------------------------------------
@@ -172,7 +181,20 @@ class ClaudeFamily:
             at = self.entries.find(session.forked_at) if session.forked_at else None
             if session.chain and at is not None:
                 self._detached[session.chain[0]] = at
+            self._detach_helper(session)
         self._inline = {s.session_id: self._inline_subagents(s) for s in self.sessions.values()}
+
+    def _detach_helper(self, session: ClaudeSession) -> None:
+        prompt, parents = helper_prompt(session, self.entries), self.entries.parents
+        above = None if prompt is None else parents[prompt]
+        if prompt is None or above is None:
+            return
+        self._detached[prompt], parents[prompt] = above, None
+        parent, times = session.parent_session, self.entries.times
+        if parent is not None and parent not in self.sessions:
+            last, _ = self._copied.get(parent, (above, session))
+            if times[above] >= times[last]:
+                self._copied[parent] = above, session
 
     def _inline_subagents(self, session: ClaudeSession) -> dict[int, list[int]]:
         """The entries of each subagent in the file of a session, by the first of them."""
@@ -306,6 +328,8 @@ class ClaudeFamily:
         elif kind == "prompt":
             self._answers.end()
         elif kind == "boundary":
+            if record.is_automatic_compaction:
+                self.automatic_compactions.add(entry)
             last = self.entries.name(session.chain[-1]) if session.chain else None
             session.preserved = PreservedRecords.of(record, last)
             if session.preserved is not None:
@@ -397,7 +421,7 @@ class ClaudeFamily:
         text = message_text(record)
         is_delivered = self._queue.deliver(text)
         # A scheduled prompt is queued when it is due, and given as meta.
-        if record.is_meta:
+        if record.is_meta and not text.startswith(SIDE_QUESTION):
             ignored = "other" if text.startswith(CAVEAT) else "notice"
             return "prompt" if is_delivered else ignored
         return kind_of_user_text(text, is_subagent=bool(record.is_sidechain))
@@ -446,6 +470,23 @@ class ClaudeFamily:
             for root, entries in self._inline[session.session_id].items():
                 if self.entries.files[root] & session.file_ids:
                     yield self._inline_session(session, tree, root, entries)
+        for session_id, (last, helper) in self._copied.items():
+            yield self._copied_session(session_id, tree, last, helper)
+
+    def _copied_session(
+        self, session_id: str, tree: ClaudeTree, last: int, helper: ClaudeSession
+    ) -> DerivedSession:
+        """A session without a file, as far as its helpers have copies of it."""
+        return DerivedSession(
+            session_id=session_id,
+            label=f"{NAME}:{session_id}",
+            head=tree.name(tree.head(last)),
+            file_ids=frozenset(helper.file_ids),
+            created_at=helper.first_at,
+            updated_at=self.entries.times[last],
+            routing_key=helper.metadata.get("cwd"),
+            metadata=helper.metadata,
+        )
 
     def _session(
         self,
@@ -516,52 +557,3 @@ class ClaudeFamily:
                 left[str(tree.name(parent))] = self.entries.name(forks[head])
             head = parent
         return left
-
-
-class _LeafTitles:
-    """Titles in `summary` records, by the record that they name. Up to 2.0 they are mostly in the
-    file of another session."""
-
-    def __init__(self, material: Material, entries: ClaudeEntries) -> None:
-        self._material = material
-        self._entries = entries
-        self._titles: dict[str, SourceTitle] = {}
-        self._leaves: list[str] = []
-
-    def add(self, leaf: str, line: SourceLine, text: str) -> None:
-        file = line.file
-        self._leaves.append(leaf)
-        title = SourceTitle(leaf, file.id, file.path, file.generation, line.offset, text)
-        if title.rank() >= self._titles.get(leaf, title).rank():
-            self._titles[leaf] = title
-
-    def finish(self) -> tuple[SourceTitle, ...]:
-        """Add the titles in other files, and return those for other families."""
-        self._add_from_other_files()
-        for_others = tuple(
-            title
-            for leaf, title in self._titles.items()
-            if self._entries.find(leaf) is None and UUID.fullmatch(leaf) and title.title
-        )
-        for leaf in self._leaves:
-            is_here = self._entries.find(leaf) is not None
-            self._material.count("summary", "derived" if is_here else "unmapped")
-        return for_others
-
-    def _add_from_other_files(self) -> None:
-        """Only files in the folder of the record, or above it, count: the program looks nowhere
-        else."""
-        entries, own = self._entries, {file.id: file.path for file in self._material.files}
-        names = map(entries.name, range(len(entries)))
-        for title in self._material.titles(name for name in names if UUID.fullmatch(name)):
-            present = self._titles.get(title.record_id, title)
-            entry = entries.ids.get(title.record_id)
-            paths = (own[file_id] for file_id in entries.files[entry])
-            # Two projects may contain copies of the same records.
-            is_near = any(path.startswith(title.folder) for path in paths)
-            if is_near and title.file_id not in own and title.rank() >= present.rank():
-                self._titles[title.record_id] = title
-
-    def by_entry(self) -> dict[int, str]:
-        named = ((self._entries.find(leaf), title.title) for leaf, title in self._titles.items())
-        return {entry: title for entry, title in named if entry is not None}

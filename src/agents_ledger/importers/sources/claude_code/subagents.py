@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from agents_ledger.importers.sources.claude_code.entries import OWN_FILE, ClaudeEntries
+from agents_ledger.importers.sources.claude_code.entries import MAIN, OWN_FILE, ClaudeEntries
 from agents_ledger.importers.sources.claude_code.records import (
     Record,
     message_text,
@@ -19,6 +19,7 @@ from agents_ledger.importers.sources.claude_code.records import (
     subagent_in_progress,
     subagent_prompts,
 )
+from agents_ledger.importers.sources.claude_code.rules import HELPERS
 from agents_ledger.importers.transcript.columns import Column
 
 NAME = "claude-code"
@@ -28,6 +29,21 @@ class _SubagentSession(Protocol):
     session_id: str
     agent_id: str | None
     chain: Column
+    file_ids: set[int]
+
+
+def helper_prompt(session: _SubagentSession, entries: ClaudeEntries) -> int | None:
+    """The prompt that begins the thread of a helper: the first after the records that other files
+    have. What is above it may be a subagent's, or in no other file."""
+    if not (session.agent_id or "").startswith(HELPERS):
+        return None
+    has_copies, prompt = False, None
+    for entry in session.chain:
+        if entries.sides[entry] == MAIN or entries.files[entry] - session.file_ids:
+            has_copies, prompt = True, None
+        elif prompt is None and entries.kind(entry) == "prompt":
+            prompt = entry
+    return prompt if has_copies else None
 
 
 class SubagentCalls:

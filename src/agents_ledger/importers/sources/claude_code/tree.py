@@ -17,11 +17,16 @@ A fork is one of these, and nothing else:
 Not forks: history that is written again under new ids, or behind a compaction (entries.py,
 `find_repeats` and `PreservedRecords`); a command that the program itself answered
 (`ClaudeTree.fold`); a prompt that a late hook hangs on a compaction (`_gather_continuations`).
+
+A prompt that sets off a compaction is answered behind it: both are one turn, below the compaction
+(`CompactedPrompts`).
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import takewhile
 from typing import NamedTuple
 
 from agents_ledger.importers.sources.claude_code.entries import ClaudeEntries
@@ -40,8 +45,10 @@ class PreservedTurns(NamedTuple):
 class ClaudeTree(EntryTree):
     """The turns of a family. A turn has the uuid of the record that opens it."""
 
-    def __init__(self, entries: ClaudeEntries) -> None:
+    def __init__(self, entries: ClaudeEntries, automatic: Set[int] = frozenset()) -> None:
+        """`automatic`: the boundaries of compactions that nobody asked for."""
         self.entries = entries
+        self._compacted_prompts = CompactedPrompts(entries, automatic).hang() if automatic else {}
         order = entries.order()
         self._compaction_above = _compactions_above(entries)
         self._moved = self._gather_continuations(order)
@@ -102,8 +109,10 @@ class ClaudeTree(EntryTree):
                 for place in places:
                     queued.setdefault(place, []).append(entry)
             elif entries.kind(entry) in ("assistant", "result"):
-                starts |= dict.fromkeys(places, entry)
-                moved |= {e: entry for place in places for e in queued.pop(place, ())}
+                start = self._compacted_prompts.get(places[0][0], entry)
+                starts |= dict.fromkeys(places, start)
+                moved |= {e: start for place in places for e in queued.pop(place, ())}
+                moved |= {} if start == entry else {entry: start}
         for entry, start in moved.items():
             entries.parents[entry], compaction_above[entry] = start, None
         return moved.keys()
@@ -115,7 +124,8 @@ class ClaudeTree(EntryTree):
         entries = self.entries
         for entry in order:
             above = compaction_above[entry]
-            if above is not None and entries.kind(entry) not in (*PASSIVE, *COMPACTION):
+            is_active = entries.kind(entry) not in (*PASSIVE, *COMPACTION)
+            if above is not None and is_active and entry not in self._compacted_prompts.values():
                 up = entries.parents[above]
                 is_summary = up is not None and entries.kind(up) == "boundary"
                 compaction = up if up is not None and is_summary else above
@@ -218,14 +228,84 @@ class ClaudeTree(EntryTree):
         self.entries.free()
 
 
+class CompactedPrompts:
+    """Prompts that set off a compaction before they were answered (2.1.45).
+
+    The boundary follows the prompt, and the answer the summary. What was summarised ends before the
+    prompt: so the compaction goes there, and the prompt below the summary.
+    """
+
+    def __init__(self, entries: ClaudeEntries, boundaries: Set[int]) -> None:
+        self._entries = entries
+        self._nearest = _nearest_active(entries)
+        self._queries = {boundary: list(self._prompts_above(boundary)) for boundary in boundaries}
+        looked_at = {prompt for query in self._queries.values() for prompt in query} | boundaries
+        self._children: dict[int, list[int]] = {}  # active entries and failures, of few entries
+        for entry, parent in enumerate(entries.parents):
+            above = None if parent is None else self._nearest[parent]
+            is_passive = entries.kind(entry) in PASSIVE and entries.kind(entry) != "failure"
+            if above is None or is_passive:
+                continue
+            if above in looked_at or entries.kind(above) == "summary":
+                self._children.setdefault(above, []).append(entry)
+
+    def hang(self) -> dict[int, int]:
+        """Move the prompts below their compactions: by boundary, the last prompt."""
+        parents, prompts = self._entries.parents, dict[int, int]()
+        for boundary, query in sorted(self._queries.items()):
+            summary = self._summary(boundary)
+            waiting = list(takewhile(self._waits, query))
+            # Without a turn before them nothing was summarised.
+            if waiting and self._above(waiting[-1]) is not None and self._continues(boundary):
+                parents[boundary], parents[waiting[-1]] = parents[waiting[-1]], summary
+                prompts[boundary] = waiting[0]
+        return prompts
+
+    def _above(self, entry: int) -> int | None:
+        """The nearest active entry above one."""
+        parent = self._entries.parents[entry]
+        above = None if parent is None else self._nearest[parent]
+        return None if above is None or self._entries.kind(above) in PASSIVE else above
+
+    def _prompts_above(self, boundary: int) -> Iterator[int]:
+        """The prompts above a boundary, the last one first."""
+        above, seen = self._above(boundary), set[int]()
+        while above is not None and above not in seen and self._entries.kind(above) in ASKING:
+            yield above
+            seen.add(above)
+            above = self._above(above)
+
+    def _waits(self, prompt: int) -> bool:
+        """Whether only one thing follows a prompt: the next prompt, or the compaction."""
+        below = (e for e in self._children[prompt] if self._entries.kind(e) != "queued")
+        return len(list(below)) == 1
+
+    def _summary(self, boundary: int) -> int:
+        children = self._children.get(boundary, ())
+        return next((e for e in children if self._entries.kind(e) == "summary"), boundary)
+
+    def _continues(self, boundary: int) -> bool:
+        """Whether the agent continued from a compaction before another prompt."""
+        places, kind = {boundary, self._summary(boundary)}, self._entries.kind
+        following = (entry for place in places for entry in self._children.get(place, ()))
+        following = (entry for entry in following if kind(entry) not in ("queued", "summary"))
+        first = min(following, default=None)
+        return first is not None and kind(first) in ("assistant", "result")
+
+
+def _nearest_active(entries: ClaudeEntries) -> array[int]:
+    """By entry, the nearest one at or above it that asks or answers; the root without one."""
+    order, parents = range(len(entries)), entries.parents
+    return nearest_above(order, parents, lambda entry: entries.kind(entry) not in PASSIVE)
+
+
 def _compactions_above(entries: ClaudeEntries) -> Links | None:
     """By entry, the compaction above it with only passive entries between; None without any."""
     if not entries.has_kind(*COMPACTION):
         return None
-    parents, is_active = entries.parents, lambda entry: entries.kind(entry) not in PASSIVE
-    nearest = nearest_above(range(len(entries)), parents, is_active)
+    nearest = _nearest_active(entries)
     above = Links.empty(len(entries))
-    for entry, parent in enumerate(parents):
+    for entry, parent in enumerate(entries.parents):
         if parent is not None and entries.kind(nearest[parent]) in COMPACTION:
             above[entry] = nearest[parent]
     return above

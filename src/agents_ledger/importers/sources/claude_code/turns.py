@@ -25,8 +25,11 @@ from agents_ledger.importers.sources.claude_code.rules import (
     PASSIVE,
     QUEUED_NOTICES,
     REJECTIONS,
+    SIDE_QUESTION,
     SYNTHETIC_MODEL,
     TOKENS,
+    is_command,
+    words_of,
 )
 from agents_ledger.importers.sources.claude_code.subagents import NAME
 from agents_ledger.importers.sources.claude_code.tree import ClaudeTree, PreservedTurns
@@ -219,26 +222,41 @@ class _ClaudeTurnContent:
             attachment = as_dict(record.get("attachment"))
             content = attachment.get("prompt") if attachment else record.get("content")
             metadata["queued"] = True
-        text = text_of(content)
+        sent = text_of(content)
+        text = words_of(sent) if kind in ("queued", *ASKING) else sent
         self._note_failure(kind, text)
         if record.get("isMeta"):
             metadata["meta"] = True
         blocks = _other_blocks(content)
         if blocks:
             metadata["blocks"] = blocks
-        source = self._source(uuid, kind, record, text)
-        self.builder.message(uuid, "user", text, at=at, source=source, metadata=metadata)
+        self.builder.message(
+            uuid,
+            "user",
+            text,
+            at=at,
+            source=self._source(uuid, kind, record, sent),
+            metadata=metadata,
+            context={"sent": sent} if sent != text else None,
+        )
 
     def _source(self, uuid: str, kind: str, record: Json, text: str) -> MessageSource:
         """Who wrote a message. New versions say so in `origin`."""
         attachment = as_dict(record.get("attachment"))
         origin = as_dict(record.get("origin") or attachment.get("origin")).get("kind", "human")
+        if kind == "prompt" and text.startswith(SIDE_QUESTION):
+            return "human"
         if text.startswith(AGENT_TAGS) or origin == "peer" or record.get("isSidechain"):
             return "agent"
         if origin != "human":
             return "event"
         if kind == "queued":
-            is_notice = attachment.get("commandMode") == "task-notification"
+            # A command in the queue is for the program; none is given to the agent as it is typed.
+            is_notice = (
+                attachment.get("commandMode") == "task-notification"
+                if attachment
+                else is_command(text)
+            )
             return "event" if is_notice or text.startswith(QUEUED_NOTICES) else "human"
         is_typed = kind in ASKING and uuid not in self.local
         # A prompt with `planContent` is written by the program when a plan is accepted.

@@ -151,12 +151,7 @@ class ThreadTotals:
         `has_earlier`: the first totals may include tokens that were used before the file begins.
         """
         # `info` was null in 18 of 4,365 real events.
-        usage = as_dict(as_dict(info).get("total_token_usage"))
-        after = {
-            name: as_number(usage.get(theirs)) or 0
-            for name, theirs in rules.TOKENS.items()
-            if theirs in usage
-        }
+        after = _token_counts(as_dict(info).get("total_token_usage"))
         if not after:
             return None
         last = as_dict(as_dict(info).get("last_token_usage"))
@@ -174,6 +169,15 @@ class ThreadTotals:
         return before, after
 
 
+def _token_counts(usage: Any) -> Totals:
+    counts = as_dict(usage)
+    return {
+        name: as_number(counts[theirs]) or 0
+        for name, theirs in rules.TOKENS.items()
+        if theirs in counts
+    }
+
+
 class RolloutReader:
     """Reads the records of one file in order and adds its turns to the copies."""
 
@@ -187,6 +191,8 @@ class RolloutReader:
         self._copy: CodexTurnCopy | None = None
         self._waiting: list[tuple[str, SourceLine]] = []  # records for the next turn
         self._early_growth: list[Growth] = []  # before the first turn
+        self._early_responses: dict[str, Totals] = {}  # before the turn of their task
+        self._recorded_tasks: set[str | None] = set()  # with usage records
         self._tokens = ThreadTotals()
         self._tasks = TurnIndex()
         self._calls = TurnIndex()
@@ -195,7 +201,13 @@ class RolloutReader:
     def read(self) -> Rollout:
         for line in self._material.lines(self.rollout.file):
             self._read_line(line)
-        for copy in map(self._copies.read, self.rollout.turns):
+        if self._early_responses and self.rollout.path:
+            self._copies[self.rollout.path[-1]].responses |= self._early_responses
+            self._recorded_tasks.add(self._copies.read(self.rollout.path[-1]).task)
+        for turn in self.rollout.turns:
+            copy = self._copies.read(turn)
+            if copy.task in self._recorded_tasks:
+                self._copies[turn].has_usage_records = True
             fate: Fate = "unmapped" if copy.has_assistant_items else "derived"
             self._material.count("event_msg/agent_message", fate, copy.agent_events)
         return self.rollout
@@ -237,13 +249,13 @@ class RolloutReader:
             self._start_task(payload)
             self._describe_turn(line)
         elif kind == "compacted":
-            self._compaction(line, at)
+            self._compaction(line, payload, at)
         elif kind == "event_msg":
             is_used = self._event(line, inner_kind or "", payload, at)
         elif kind == "response_item":
             is_used = self._item(line, inner_kind, record, at)
         elif kind:
-            is_used = False
+            is_used = kind == rules.USAGE and self._count_response(line, payload)
         else:
             name, is_used = self._without_envelope(line, inner_kind, record, at)
         self._material.count(name, "derived" if is_used else "unmapped")
@@ -315,6 +327,8 @@ class RolloutReader:
         )
         turn = self._copies.add(copy)
         self._select(turn)
+        self._copies[turn].responses |= self._early_responses
+        self._early_responses.clear()
         self._tasks.add(task, turn)
         rollout.turns = range(rollout.turns.start, turn + 1)
         rollout.path.append(turn)
@@ -499,7 +513,7 @@ class RolloutReader:
         is_compaction = turn is not None and self._copies[turn].is_compaction
         self._detail(None if is_compaction else turn, line, at)
 
-    def _compaction(self, line: SourceLine, at: int) -> None:
+    def _compaction(self, line: SourceLine, payload: Payload, at: int) -> None:
         """Cut the turn in two: what follows is a turn below the compaction."""
         path = self.rollout.path
         if not path:  # the history that it summarises is in no file
@@ -510,6 +524,10 @@ class RolloutReader:
             task = self._task or self._copies[path[-1]].id
             before = self._last_of_task(task)
             number = before.task_compactions + 1 if before else 1
+            # The response that compacts ends in the turn before.
+            response = as_text(payload.compaction_response_id) or ""
+            usage = self._copies[path[-1]].responses.pop(response, None)
+            self._early_responses |= {} if usage is None else {response: usage}
             turn = self._open(f"{task}:compaction:{number}", task, is_compaction=True)
             copy = self._copies[turn]
             copy.context_tokens = self._tokens.context
@@ -535,3 +553,15 @@ class RolloutReader:
         # Totals after the end of a turn are still those of its last request.
         copy = self._copy or (self._copies[path[-1]] if path else None)
         add_growth(self._early_growth if copy is None else copy.growth, growth)
+
+    def _count_response(self, line: SourceLine, payload: Payload) -> bool:
+        """Take the tokens of one response; False if there are none."""
+        usage = _token_counts(payload.usage)
+        if not usage:
+            return False
+        task = self._task_of(payload) or self._task
+        self._recorded_tasks.add(task)
+        turn = self._turn if task == self._task else self._tasks.turn(task)
+        responses = self._early_responses if turn is None else self._copies[turn].responses
+        responses[as_text(payload.response_id) or f"@{line.offset}"] = usage
+        return True

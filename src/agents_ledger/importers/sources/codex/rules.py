@@ -16,8 +16,10 @@ NAME = "codex"
 
 # Source: protocol. 0.47 has these five; rollouts of September 2025 have no envelope at all.
 ENVELOPES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
+# The tokens of one response, also of one that compacts (since 0.151, source: protocol).
+USAGE = "token_usage_record"
 # world_state since 0.140; other agents' logs use none of these types.
-ENVELOPES_ONLY_HERE = ENVELOPES | {"world_state", "inter_agent_communication_metadata"}
+ENVELOPES_ONLY_HERE = ENVELOPES | {"world_state", "inter_agent_communication_metadata", USAGE}
 # Items of the agent whose type does not end in "_call"; agent_message comes from another agent.
 AGENT_ITEMS = {"reasoning", "agent_message"}
 # Events that add to a call. 0.120 to 0.128 keep the end of each command, later versions do not.

@@ -53,6 +53,9 @@ class CodexTurnCopy(TurnCopy, array_like=True):
     # It begins with the summary of a history that is in no file.
     is_first_summary: bool = False
     growth: list[Growth] = field(default_factory=list)  # of the totals; gaps between them
+    # By response, its tokens; if its task has any, the totals do not count.
+    responses: dict[str, Totals] = field(default_factory=dict)
+    has_usage_records: bool = False
     first_at: int = 0
     # Turns of its task up to here: a compaction cuts a task into several.
     task_turns: int = 0
@@ -71,7 +74,9 @@ class CodexTurnCopy(TurnCopy, array_like=True):
     @property
     def tokens(self) -> dict[str, int]:
         used: dict[str, int] = {}
-        for before, after in self.growth:
+        # Totals leave out the responses that compact automatically, and fall there (0.151).
+        responses: list[Growth] = [({}, usage) for usage in self.responses.values()]
+        for before, after in responses if self.has_usage_records else self.growth:
             for name, number in after.items():
                 grown = max(0, number - before.get(name, 0))
                 # Cache writes were seen in 0.146 only: elsewhere a 0 would claim there were none.
@@ -102,8 +107,12 @@ class CodexCopies(TurnCopies[CodexTurnCopy]):
 
     def merge_tokens(self, one: int, other: int) -> None:
         """Give two copies of a turn what both know of its tokens: either may miss a total."""
-        growth = _merged(self.read(one).growth, self.read(other).growth)
-        self[one].growth = self[other].growth = growth
+        first, second = self.read(one), self.read(other)
+        growth, responses = _merged(first.growth, second.growth), first.responses | second.responses
+        has_records = first.has_usage_records or second.has_usage_records
+        for number in (one, other):
+            copy = self[number]
+            copy.growth, copy.responses, copy.has_usage_records = growth, responses, has_records
 
     def rank(self, number: int) -> Rank:
         """The longest copy is the best, then the original, then the earliest."""

@@ -10,7 +10,13 @@ from pathlib import Path
 from sys import intern
 from typing import Any, NamedTuple
 
-from agents_ledger.importers.parsing.lenient_json import UUID, as_dict, as_number, as_text
+from agents_ledger.importers.parsing.lenient_json import (
+    UUID,
+    as_dict,
+    as_number,
+    as_text,
+    parse_json,
+)
 from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.sources.copilot import rules
 from agents_ledger.importers.sources.copilot.records import (
@@ -135,6 +141,32 @@ class Interactions:
         return before == interaction or (before is None and not self._has_start)
 
 
+class OpeningPrompts:
+    """The prompts of subagents that have started and done nothing yet.
+
+    The user.message of such a prompt names no subagent: it is that of the call, and comes after
+    subagent.started, which may be after the end of the call (1.0.82).
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[str, str] = {}  # by call
+        self._waiting: dict[str, str] = {}
+
+    def caller(self, kind: str, caller: str | None, data: EventData) -> str | None:
+        """The call whose subagent an event belongs to."""
+        call_id = as_text(data.tool_call_id) or ""
+        if kind == "tool.execution_start" and (prompt := data.given_prompt):
+            self._given[call_id] = prompt.strip()
+        elif kind == "subagent.started" and call_id in self._given:
+            self._waiting[call_id] = self._given.pop(call_id)
+        elif kind == rules.PROMPT and caller is None and self._waiting:
+            text = (as_text(parse_json(data.content)) or "").strip()
+            caller = next((call for call, given in self._waiting.items() if given == text), None)
+        if caller is not None and kind != "subagent.started":
+            self._waiting.pop(caller, None)
+        return caller
+
+
 @dataclass(slots=True)
 class CopilotLog:
     file: SourceFile
@@ -171,6 +203,7 @@ class LogReader:
         self._waiting: list[int] = []  # entries for the next turn
         self._calls = TurnIndex()
         self._callers: dict[str, str] = {}  # by subagent, the call that started it
+        self._openings = OpeningPrompts()
         self._interactions = Interactions()
         self._times_named = array("I")  # by name of an event, how often it occurred
         self._totals = RunTotals()
@@ -211,7 +244,8 @@ class LogReader:
         log.first_at = log.first_at or at
         log.last_at = max(log.last_at, at)
         if kind in rules.USED:
-            name, caller = self._name(event), self._caller(kind, event, data)
+            name = self._name(event)
+            caller = self._openings.caller(kind, self._caller(kind, event, data), data)
             is_addition = self._interactions.is_addition(kind, caller, data)
             logged = LoggedEvent(line, rules.ADDED_PROMPT if is_addition else kind, name, data, at)
             if caller is None or kind in rules.RUNS:

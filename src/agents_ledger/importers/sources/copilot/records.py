@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from agents_ledger.importers.parsing.json_values import dicts, encoded
-from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text, parse_json
 from agents_ledger.importers.sources.copilot import rules
 from agents_ledger.model.turns import MessageSource
 
@@ -42,6 +42,15 @@ class EventData(Struct, rename="camel"):
     model_metrics: Any = None
     success: Any = None
     error_type: Any = None
+    content: Raw = Raw(b"null")
+    arguments: Raw = Raw(b"null")
+
+    @property
+    def given_prompt(self) -> str | None:
+        """The prompt in the arguments of a call, which may be JSON in a string."""
+        arguments = parse_json(self.arguments)
+        arguments = parse_json(arguments.encode()) if isinstance(arguments, str) else arguments
+        return as_text(as_dict(arguments).get("prompt"))
 
 
 decode_event = msgspec.json.Decoder(CopilotEvent).decode

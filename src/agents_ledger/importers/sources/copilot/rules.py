@@ -1,6 +1,6 @@
 """Copilot CLI: the rules learned from its logs, each with its evidence.
 
-Versions are those of logs that were read: 0.0.420 to 1.0.79, and documents of October 2025. "SDK"
+Versions are those of logs that were read: 0.0.420 to 1.0.82, and documents of October 2025. "SDK"
 is the event schema of the public SDK.
 """
 

@@ -52,9 +52,12 @@ class AgentSession(Struct):
     workspace: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
-    def fill_times(self) -> None:
-        """Give messages without a time that of the prompt before them, or else the first."""
-        at = self.created_at or next((message.at for message in self.messages if message.at), 0)
+    def fill_times(self, file: SourceFile) -> None:
+        """Give messages without a time that of the prompt before them, or else the first; if there
+        is none, that of the file."""
+        # Transcripts whose prompts have no time tag have no times at all (2025 and early 2026).
+        first = next((message.at for message in self.messages if message.at), 0)
+        at = self.created_at or first or file.mtime_ns // 1_000_000
         for number, message in enumerate(self.messages):
             at = message.at or at
             self.messages[number] = message._replace(at=at)
@@ -87,6 +90,7 @@ def read_transcript(material: Material, file: SourceFile, is_needed: bool) -> Ag
         session.metadata["project"] = path.parts[path.parts.index("projects") + 1]
     if is_text_transcript(next(material.blocks(file), b"")):
         session.messages = list(_text_messages(material, file, session.id, is_needed))
+        session.fill_times(file)
         return session
     fate: Fate = "derived" if is_needed else "unmapped"
     for line in material.lines(file):
@@ -103,7 +107,7 @@ def read_transcript(material: Material, file: SourceFile, is_needed: bool) -> Ag
             at = rules.prompt_in(agent_text(blocks)).at if is_input else 0
             held, print_ = material.held(line), line.fingerprint()
             session.messages.append(AgentMessage(message_id, held, is_input, print_, at))
-    session.fill_times()
+    session.fill_times(file)
     return session
 
 
@@ -231,7 +235,7 @@ class AgentStore:
             message_id = f"{session.id}:{name}{repeated}"
             row = self.blobs[name]
             session.messages.append(AgentMessage(message_id, row, is_input, name.encode(), at))
-        session.fill_times()
+        session.fill_times(self.file)
         self.material.count("blobs", "derived", len(seen))
         self.material.count("blobs", "unmapped", len(self.blobs) - len(seen))
         return session

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.transcript.field_maps import FileTools, TokenFields
 from agents_ledger.model.sessions import TaskStatus
-from agents_ledger.model.turns import CallStatus, MessageRole
+from agents_ledger.model.turns import CallStatus, MessageRole, Severity
 
 NAME = "cursor"
 
@@ -108,6 +108,21 @@ CHAT_FIELDS = (  # to the metadata of the session
     "unified_mode",
     "usage_data",
 )
+
+# -- lints ------------------------------------------------------------------------------------
+
+# Numbers are those of the Language Server Protocol; there are only three words for them here.
+SEVERITIES: dict[str, Severity] = {
+    "1": "error",
+    "2": "warning",
+    "3": "info",
+    "4": "info",
+    "error": "error",
+    "hint": "info",
+    "info": "info",
+    "information": "info",
+    "warning": "warning",
+}
 
 # -- transcripts and stores of the agent ------------------------------------------------------
 

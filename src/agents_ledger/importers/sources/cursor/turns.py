@@ -30,6 +30,7 @@ from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.imports.records import LARGE
 from agents_ledger.model.turns import (
     OPEN_CALL,
+    FileKind,
     MessageCodeblock,
     MessageFile,
     MessageLint,
@@ -162,8 +163,8 @@ class ChatTurn:
             thinking=records.thinking_of(record),
             metadata=metadata,
             context=context,
-            files=tuple(dict.fromkeys(_files(record))),
-            lints=tuple(_lints(record)),
+            files=tuple(_files(record)),
+            lints=tuple(dict.fromkeys(_lints(record))),
             codeblocks=tuple(_codeblocks(record)),
         )
 
@@ -215,16 +216,27 @@ def _merged_context(context: dict[str, Any], sent: dict[str, Any]) -> dict[str, 
     return {**merged, "messageRequestContext": differing} if differing else merged
 
 
-def _files(record: dict[str, Any]) -> Iterator[MessageFile]:
-    for name in as_list(record.get("relevantFiles")):
-        path = path_of(name)
-        if path:
-            yield MessageFile("referenced", path)
+def _files(record: dict[str, Any]) -> Iterable[MessageFile]:
+    """The files of a message; a file counts once for each of its first lines."""
+    unique: dict[tuple[str, str, int | None], MessageFile] = {}
+    for file in (*_attached_files(record), *_called_files(record)):
+        unique.setdefault((file.kind, file.file_path, file.line_start), file)
+    return unique.values()
+
+
+def _attached_files(record: dict[str, Any]) -> Iterator[MessageFile]:
     context = as_dict(record.get("context")) or record
-    for selected in dicts(context.get("fileSelections")):
-        path = path_of(selected.get("uri"))
+    paths: list[tuple[FileKind, str | None]]
+    paths = [("referenced", path_of(name)) for name in as_list(record.get("relevantFiles"))]
+    paths += [("attached", path_of(s.get("uri"))) for s in dicts(context.get("fileSelections"))]
+    yield from (MessageFile(kind, path) for kind, path in paths if path)
+    for chunk in dicts(record.get("attachedCodeChunks")):
+        path = _path(chunk)
         if path:
-            yield MessageFile("attached", path)
+            yield MessageFile("attached", path, *_line_range(chunk))
+
+
+def _called_files(record: dict[str, Any]) -> Iterator[MessageFile]:
     for call in records.tool_calls(record):
         params = as_dict(records.params_of(call))
         for file in rules.FILE_TOOLS.files(str(call.get("name")), params):
@@ -233,21 +245,43 @@ def _files(record: dict[str, Any]) -> Iterator[MessageFile]:
                 yield MessageFile(file.kind, path)
 
 
+def _path(item: dict[str, Any]) -> str | None:
+    names = ("uri", "relativeWorkspacePath", "path", "filePath")
+    return next(filter(None, (path_of(item.get(name)) for name in names)), None)
+
+
+def _line_range(chunk: dict[str, Any]) -> tuple[int | None, int | None]:
+    """The first and the last line of attached code; its lines are in a list."""
+    start, lines = as_number(chunk.get("startLineNumber")), as_list(chunk.get("lines"))
+    end = as_number(chunk.get("endLineNumber"))
+    if end is None and start is not None and lines:
+        end = start + len(lines) - 1
+    return start, end
+
+
 def _lints(record: dict[str, Any]) -> Iterator[MessageLint]:
-    for of_file in dicts(record.get("multiFileLinterErrors")):
-        path = as_text(of_file.get("relativeWorkspacePath"))
-        for error in dicts(of_file.get("errors")):
-            span = as_dict(error.get("range"))
-            start, end = as_dict(span.get("startPosition")), as_dict(span.get("endPosition"))
-            yield MessageLint(
-                path,
-                as_text(error.get("message")),
-                as_text(error.get("source")),
-                as_number(start.get("line")),
-                as_number(start.get("column")),
-                as_number(end.get("line")),
-                as_number(end.get("column")),
-            )
+    """What linters reported: by file in `multiFileLinterErrors`; in `lints` by file or singly."""
+    for name in ("multiFileLinterErrors", "lints"):
+        for item in dicts(record.get(name)):
+            of_file = as_dict(item.get("linterErrors")) or item
+            for error in dicts(of_file.get("errors")) if "errors" in of_file else [item]:
+                yield _lint(error, _path(of_file) or _path(error))
+
+
+def _lint(error: dict[str, Any], path: str | None) -> MessageLint:
+    span = as_dict(error.get("range"))
+    start = as_dict(span.get("startPosition") or span.get("start"))
+    end = as_dict(span.get("endPosition") or span.get("end"))
+    return MessageLint(
+        path,
+        as_text(error.get("message")),
+        as_text(error.get("source")),
+        as_number(start.get("line")),
+        as_number(start.get("column", start.get("character"))),
+        as_number(end.get("line")),
+        as_number(end.get("column", end.get("character"))),
+        rules.SEVERITIES.get(str(error.get("severity")).lower().rpartition("_")[2]),
+    )
 
 
 def _codeblocks(record: dict[str, Any]) -> Iterator[MessageCodeblock]:

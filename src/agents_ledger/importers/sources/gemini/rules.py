@@ -57,6 +57,14 @@ INJECTED = (
     "You have stopped calling tools without finishing. You have one final chance",
 )
 
+# What a person typed while the agent worked, with instructions to the model around it: in quotes in
+# the first versions, in a tag since 2026-02 (source: fastAckHelper).
+STEERING = re.compile(
+    r"User (?:steering update|hints):\s*"
+    r'(?:<user_input>\n(.*?)\n</user_input>|"(.*?)"\nInternal instruction: )',
+    re.DOTALL,
+)
+
 # Fewer characters of an argument could be part of any subagent's prompt.
 SPAWN_ARGUMENT_MIN = 8
 

@@ -78,13 +78,21 @@ class _GeminiTurn:
             self.builder.failed, self.builder.error = True, text or "error"
 
     def _add_prompt(self, message_id: str, message: dict[str, Any]) -> None:
-        text, metadata = _input(message)
+        sent, metadata = _input(message)
         source: MessageSource = (
-            "event" if text.startswith(rules.INJECTED) else self.context.asked_by
+            "event" if sent.startswith(rules.INJECTED) else self.context.asked_by
         )
+        steering = rules.STEERING.match(sent)
+        words = steering and (steering[1] or steering[2])
         self.builder.failed, self.builder.error = False, None
         self.builder.message(
-            message_id, "user", text, at=_time(message), source=source, metadata=metadata
+            message_id,
+            "user",
+            words or sent,
+            at=_time(message),
+            source=source,
+            metadata=metadata,
+            context={"sent": sent} if words else None,
         )
 
     def _add_notice(self, message_id: str, message: dict[str, Any]) -> None:

@@ -1,107 +1,54 @@
-"""The items of import requests: their schema, their ids, and how they are read."""
+"""The items of import requests: their ids, and how they are read and validated."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from agents_ledger.importers.sources.import_requests.rules import ROLES, UNMAPPED
+from agents_ledger.model.imports.requests import (
+    ImportChunk,
+    ImportEnvelope,
+    ImportItem,
+    ImportMessage,
+    ImportResponse,
+    ImportSession,
+    ImportToolCall,
+    ImportTurn,
+)
 
-NUMBER_MAX = 1 << 53
+T = TypeVar("T")
+
 LABEL_PART = 32
 # A control character, so that two parts never join to the same text as two others.
 SEPARATOR = "\x1f"
 NAME_MAX = 64  # characters; all field names are shorter
+SHOWN_MAX = 80  # characters of a value in an error
+
+
+class InvalidField(Exception):
+    """A value that its type does not allow."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path} {problem}")
+        self.path, self.problem = path, problem  # $.turns[0].model, "is 7: expected ..."
 
 
 class InvalidItem(Exception):
-    """An item that cannot be imported. The code is stable; the detail is for people."""
+    """An item that cannot be imported. The code is stable; path and problem are for people."""
 
-    def __init__(self, code: str, detail: str = "") -> None:
-        super().__init__(code)
-        self.code, self.detail = code, detail
+    def __init__(self, code: str, path: str = "$", problem: str = "") -> None:
+        super().__init__(f"{code}: {path} {problem}")
+        self.code, self.path, self.problem = code, path, problem
 
-
-Number = int | float | None
-
-
-class SessionIn(Struct, rename="camel"):
-    label_hint: str | None = None
-    created_at_ms: Number = None
-    updated_at_ms: Number = None
-    model: str | None = None
-    provider: str | None = None
-    workspace_path: str | None = None
-    project: str | None = None
-    is_subagent: bool | None = None
-    parent_source_session_id: str | None = None
-    parent_source_message_id: str | None = None
-    spawn_tool_call_id: str | None = None
-    task_description: str | None = None
-    task_status: str | None = None
-    metadata: Any = None
-
-
-class TurnIn(Struct, rename="camel"):
-    source_turn_id: str
-    parent_source_turn_id: str | None = None
-    started_at_ms: Number = None
-    completed_at_ms: Number = None
-    model: str | None = None
-    provider: str | None = None
-    input_tokens: Number = None
-    output_tokens: Number = None
-    cached_input_tokens: Number = None
-    cache_write_tokens: Number = None
-    reasoning_tokens: Number = None
-    total_tokens: Number = None
-    response_message_source_id: str | None = None
-    query_message_source_ids: list[str] | None = None
-    metadata: Any = None
-
-
-class MessageIn(Struct, rename="camel"):
-    source_message_id: str
-    role: str
-    source_turn_id: str | None = None
-    content: str | None = None
-    sequence: Number = None
-    created_at_ms: Number = None
-    thinking: str | None = None
-    context_json: Any = None
-    metadata_json: Any = None
-
-
-class CallIn(Struct, rename="camel"):
-    source_tool_call_id: str
-    source_turn_id: str | None = None
-    source_message_id: str | None = None
-    tool_name: str | None = None
-    tool_number: Number = None
-    params_json: Any = None
-    result_json: Any = None
-    status: str | None = None
-    spawned_source_session_id: str | None = None
-    started_at_ms: Number = None
-    completed_at_ms: Number = None
-    sequence: Number = None
-    error: str | None = None
-
-
-class ImportItem(Struct, rename="camel"):
-    source_provider: str
-    source_session_id: str
-    source_session_fingerprint: str
-    session: SessionIn | None = None
-    turns: list[TurnIn] | None = None
-    messages: list[MessageIn] | None = None
-    tool_calls: list[CallIn] | None = None
+    def detail(self, at: str) -> str:
+        """What is wrong in the item at a JSON path."""
+        return f"{at}{self.path.removeprefix('$')} {self.problem}"
 
 
 class ArchivedItem(Struct, rename="camel"):
@@ -114,14 +61,14 @@ class ArchivedItem(Struct, rename="camel"):
 
 
 # msgspec compiles a type when it is first used, and crashes if two threads do so at once.
-msgspec.json.Decoder(ImportItem)
-msgspec.json.Decoder(ArchivedItem)
+for _type in (ArchivedItem, ImportItem, ImportEnvelope, ImportChunk, ImportResponse):
+    msgspec.json.Decoder(_type)
 
 LEVELS: dict[str, type[Struct]] = {
-    "session": SessionIn,
-    "turns": TurnIn,
-    "messages": MessageIn,
-    "toolCalls": CallIn,
+    "session": ImportSession,
+    "turns": ImportTurn,
+    "messages": ImportMessage,
+    "toolCalls": ImportToolCall,
 }
 
 
@@ -193,50 +140,62 @@ def _camel(name: str) -> str:
     return first + "".join(word.title() for word in rest)
 
 
-def _names(schema: type[Struct]) -> tuple[str, ...]:
+def names_of(schema: type[Struct]) -> tuple[str, ...]:
     return schema.__struct_encode_fields__
+
+
+def builtins(value: Any) -> Any:
+    """A value of ours as JSON objects; any other value as it is."""
+    return msgspec.to_builtins(value, enc_hook=str) if isinstance(value, Struct) else value
 
 
 def normal(item: object) -> dict[str, Any]:
     """An item with all its field names in camelCase."""
+    item = builtins(item)
     if not isinstance(item, dict):
-        raise InvalidItem("item_invalid", "an item is an object")
-    fields = in_camel(item, (*_names(ImportItem), "importedAtMs", *UNMAPPED))
+        raise InvalidItem("item_invalid", problem=f"is {shown(item)}: expected an object")
+    fields = in_camel(item, names_of(ImportItem))
     for level, schema in LEVELS.items():
         value = fields.get(level)
         if isinstance(value, dict):
-            fields[level] = in_camel(value, _names(schema))
+            fields[level] = in_camel(value, names_of(schema))
         elif isinstance(value, list):
             fields[level] = [
-                in_camel(part, _names(schema)) if isinstance(part, dict) else part for part in value
+                in_camel(part, names_of(schema)) if isinstance(part, dict) else part
+                for part in value
             ]
     return fields
 
 
-REQUIRED = {
-    "sourceProvider": "source_provider_required",
-    "sourceSessionId": "source_session_id_required",
-    "sourceSessionFingerprint": "source_session_fingerprint_required",
+def unknown_fields(fields: Mapping[str, Any]) -> list[str]:
+    """The paths of the fields of an item that no type has, without indexes."""
+    unknown = {name: None for name in fields if name not in names_of(ImportItem)}
+    for level, schema in LEVELS.items():
+        value, known = fields.get(level), names_of(schema)
+        parts, prefix = (
+            (value, f"{level}[].") if isinstance(value, list) else ([value], f"{level}.")
+        )
+        for part in parts:
+            unknown |= {f"{prefix}{name}": None for name in part or () if name not in known}
+    return list(unknown)
+
+
+# The codes of invalid values by their path; any other is payload_invalid.
+CODES = {
+    "$.sourceProvider": "source_provider_required",
+    "$.sourceSessionId": "source_session_id_required",
+    "$.sourceSessionFingerprint": "source_session_fingerprint_required",
+    "$.messages[].role": "message_role_unsupported",
 }
 
 
 def read_item(fields: Mapping[str, Any]) -> ImportItem:
     """Raises InvalidItem."""
-    for name, code in REQUIRED.items():
-        value = fields.get(name)
-        if not isinstance(value, str) or not value.strip():
-            raise InvalidItem(code)
     try:
-        item = msgspec.convert(fields, ImportItem)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise InvalidItem("payload_invalid", str(error)) from error
-    for part in (item.session, *(item.turns or ()), *_steps(item)):
-        if part is not None:
-            _check(part)
-    for message in item.messages or ():
-        if message.role not in ROLES:
-            raise InvalidItem("message_role_unsupported", message.role)
-    return item
+        return typed(fields, ImportItem)
+    except InvalidField as error:
+        code = CODES.get(re.sub(r"\d+", "", error.path), "payload_invalid")
+        raise InvalidItem(code, error.path, error.problem) from error
 
 
 def read_archived(data: bytes) -> tuple[ArchivedItem, ImportItem]:
@@ -244,19 +203,53 @@ def read_archived(data: bytes) -> tuple[ArchivedItem, ImportItem]:
     return archived, read_item(normal(archived.item))
 
 
-def _steps(item: ImportItem) -> Sequence[MessageIn | CallIn]:
-    return [*(item.messages or ()), *(item.tool_calls or ())]
+# -- validation -------------------------------------------------------------------------------
+
+_AT = re.compile(r" - at `(\$[^`]*)`$")  # at the end of a message of msgspec
+_JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+_PYTHON = re.compile("|".join(_JSON_TYPES))
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
-def _check(part: Struct) -> None:
-    for name in part.__struct_fields__:
-        value = getattr(part, name)
-        if isinstance(value, (int, float)) and not 0 <= value < NUMBER_MAX:
-            raise InvalidItem("payload_invalid", f"{name} is {value}")
-        if name in ("source_turn_id", "source_message_id", "source_tool_call_id") and value == "":
-            raise InvalidItem("payload_invalid", f"{name} is empty")
+def typed(value: object, kind: type[T]) -> T:
+    """A JSON value as one of our types. Raises InvalidField."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        at = _AT.search(str(error))
+        path, problem = at[1] if at else "$", _AT.sub("", str(error))
+    except RecursionError as error:
+        raise InvalidField("$", "has too many levels") from error
+    missing = _MISSING.fullmatch(problem)
+    if missing:
+        raise InvalidField(f"{path}.{missing[1]}", "is missing")
+    raise InvalidField(path, f"is {shown(_value_at(value, path))}: {_in_json_words(problem)}")
 
 
-def whole(number: Number) -> int:
+def _in_json_words(problem: str) -> str:
+    """A message of msgspec that names the types of JSON instead of Python's."""
+    if "regex" in problem:
+        return "it is blank or has characters that are not allowed"
+    problem = re.sub(r"`[^`]*`", lambda types: _PYTHON.sub(_json_type, types[0]), problem)
+    return problem[:1].lower() + problem[1:]
+
+
+def _json_type(name: re.Match[str]) -> str:
+    return _JSON_TYPES[name[0]]
+
+
+def _value_at(value: Any, path: str) -> Any:
+    for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+        value = value[name] if name else value[int(index)]
+    return value
+
+
+def shown(value: object) -> str:
+    """A value as JSON for an error, shortened."""
+    text = encoded(value).decode("utf-8", "replace")
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
+
+def whole(number: float | None) -> int:
     """A number of an item as an integer; 0 if there is none."""
     return int(number or 0)

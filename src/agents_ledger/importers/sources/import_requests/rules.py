@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from agents_ledger.model.sessions import TaskStatus
-from agents_ledger.model.turns import CallStatus, MessageRole
+from agents_ledger.model.turns import CallStatus
 
 NAME = "request"
-VERSION = 1
+VERSION = 2
 ROOT = "__root__"  # the turn of an item that has messages, but no turns
-ROLES: dict[str, MessageRole] = {
-    "user": "user",
-    "assistant": "assistant",
-    "system": "system",
-    "tool": "tool",
-}
 STATUSES: dict[str, CallStatus] = {
     "pending": "pending",
     "running": "running",
@@ -36,4 +30,5 @@ TASK_STATUSES: dict[str, TaskStatus] = {
     "failed": "failed",
     "cancelled": "cancelled",
 }
-UNMAPPED = ("systemContextProfiles", "artifacts")  # lists of an item that make no rows
+# Lists of an item that make no rows, and their names in reports.
+UNMAPPED = {"system_context_profiles": "systemContextProfiles", "artifacts": "artifacts"}

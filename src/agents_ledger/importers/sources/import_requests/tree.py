@@ -10,7 +10,6 @@ from agents_ledger.importers.sources.import_requests.merge import MergedSession
 from agents_ledger.importers.sources.import_requests.records import (
     ImportKey,
     InvalidItem,
-    normal,
     read_archived,
     whole,
 )
@@ -61,8 +60,8 @@ class RequestTree:
         count("turn", "derived", len(item.turns or ()))
         count("message", "derived", len(item.messages or ()))
         count("toolCall", "derived", len(item.tool_calls or ()))
-        for name in UNMAPPED:
-            elements = normal(archived.item).get(name)
+        for field_name, name in UNMAPPED.items():
+            elements = getattr(item, field_name)
             if isinstance(elements, list):
                 count(name, "unmapped", len(elements))
 
@@ -164,7 +163,7 @@ class RequestTree:
             session_id=key.session_id,
             label=session.label,
             source=key.source,
-            origin=f"{key.source}:{key.provider}",
+            origin=key.provider,
             fingerprint=session.merged.fingerprint,
             adopted=is_adopted,
             aliases=(key.label(),) if is_adopted else (),

@@ -12,21 +12,19 @@ from msgspec import Raw, structs
 from agents_ledger.importers.port.material import fingerprint
 from agents_ledger.importers.sources.import_requests.merge import MergedSession
 from agents_ledger.importers.sources.import_requests.records import (
-    CallIn,
     ImportKey,
-    MessageIn,
-    TurnIn,
     decoded,
     encoded,
     whole,
 )
-from agents_ledger.importers.sources.import_requests.rules import ROLES, ROOT, STATUSES, VERSION
+from agents_ledger.importers.sources.import_requests.rules import ROOT, STATUSES, VERSION
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder, json_or_none
 from agents_ledger.importers.transcript.turn_tree import TurnTree, parents_first
+from agents_ledger.model.imports.requests import ImportMessage, ImportToolCall, ImportTurn
 from agents_ledger.model.imports.sources import DerivedTurn
 from agents_ledger.model.turns import CallStatus, MessageSource, Turn, Usage, to_json
 
-StepIn = MessageIn | CallIn
+ImportStep = ImportMessage | ImportToolCall
 
 
 class RequestTurns:
@@ -44,10 +42,10 @@ class RequestTurns:
         self.spawned = spawned
         turns = merged.turns
         self.parents: dict[str, str | None] = {
-            turn_id: turn.parent_source_turn_id if turn.parent_source_turn_id in turns else None
-            for turn_id, turn in turns.items()
+            turn_id: parent if parent in turns else None
+            for turn_id, parent in merged.parents.items()
         }
-        self.steps: dict[str, list[StepIn]] = {turn_id: [] for turn_id in turns}
+        self.steps: dict[str, list[ImportStep]] = {turn_id: [] for turn_id in turns}
         for message_id, turn_id in merged.turn_of_message.items():
             self.steps[turn_id].append(merged.messages[message_id])
         for call_id, turn_id in merged.turn_of_call.items():
@@ -58,7 +56,7 @@ class RequestTurns:
 
     def _is_answered(self, turn_id: str) -> bool:
         steps = self.steps[turn_id]
-        if any(isinstance(step, CallIn) or step.role == "assistant" for step in steps):
+        if any(isinstance(step, ImportToolCall) or step.role == "assistant" for step in steps):
             return True
         return not steps and self.merged.turns[turn_id].completed_at_ms is not None
 
@@ -92,7 +90,7 @@ class RequestTurns:
 
     def _derived(self, turn_id: str) -> DerivedTurn:
         turn, steps = self.merged.turns[turn_id], _ordered(self.steps[turn_id])
-        call_ids = [step.source_tool_call_id for step in steps if isinstance(step, CallIn)]
+        call_ids = [step.source_tool_call_id for step in steps if isinstance(step, ImportToolCall)]
         spawned = {call: self.spawned[call] for call in call_ids if call in self.spawned}
         latest = self.merged.latest
         is_in_latest = turn_id in latest
@@ -106,7 +104,7 @@ class RequestTurns:
             tuple(
                 self.key.id_of("message", step.source_message_id)
                 for step in steps
-                if isinstance(step, MessageIn)
+                if isinstance(step, ImportMessage)
             ),
             partial(self._build, turn, steps, spawned, set(gone)),
         )
@@ -114,19 +112,19 @@ class RequestTurns:
     # -- content ------------------------------------------------------------------------------
 
     def _build(
-        self, turn: TurnIn, steps: list[StepIn], spawned: dict[str, str], gone: set[str]
+        self, turn: ImportTurn, steps: list[ImportStep], spawned: dict[str, str], gone: set[str]
     ) -> Turn:
         turn_id = turn.source_turn_id
         builder = TurnBuilder(self.key.id_of("turn", turn_id), self._turn_id(self.parents[turn_id]))
         for step in steps:
-            if isinstance(step, MessageIn):
+            if isinstance(step, ImportMessage):
                 self._add_message(builder, step, step.source_message_id in gone)
             else:
                 self._add_call(builder, step, spawned.get(step.source_tool_call_id))
         built = builder.build(status="pending" if turn_id in self.pending else "completed")
         return self._with_fields(turn, built)
 
-    def _with_fields(self, turn: TurnIn, built: Turn) -> Turn:
+    def _with_fields(self, turn: ImportTurn, built: Turn) -> Turn:
         """The turn with the fields of its item, which override what its steps amount to."""
         session = self.merged.session
         usage = Usage(
@@ -156,7 +154,7 @@ class RequestTurns:
             **{**structs.asdict(usage), "total_tokens": usage.total},
         )
 
-    def _add_message(self, builder: TurnBuilder, message: MessageIn, is_gone: bool) -> None:
+    def _add_message(self, builder: TurnBuilder, message: ImportMessage, is_gone: bool) -> None:
         metadata = _object(message.metadata_json)
         metadata |= {
             "import_source": self.key.source,
@@ -169,23 +167,25 @@ class RequestTurns:
         asked_by: MessageSource = "agent" if self.merged.session.is_subagent else "human"
         builder.message(
             self.key.id_of("message", message.source_message_id),
-            ROLES[message.role],
+            message.role,
             message.content,
             at=whole(message.created_at_ms),
+            least_sequence=whole(message.sequence),
             source=asked_by if message.role == "user" else None,
             thinking=message.thinking,
             context=_json(message.context_json),
             metadata=metadata,
         )
 
-    def _add_call(self, builder: TurnBuilder, call: CallIn, spawned: str | None) -> None:
-        call_id = self.key.id_of("tool", call.source_tool_call_id)
+    def _add_call(self, builder: TurnBuilder, call: ImportToolCall, spawned: str | None) -> None:
+        call_id = call.source_tool_call_id  # rows of calls are unique within their turn
         message_id = call.source_message_id
         builder.call(
             call_id,
             call.tool_name or "unknown",
             _json(call.params_json),
             at=whole(call.started_at_ms),
+            least_sequence=whole(call.sequence),
             message_id=self.key.id_of("message", message_id) if message_id else None,
             tool_number=None if call.tool_number is None else whole(call.tool_number),
         )
@@ -201,28 +201,28 @@ class RequestTurns:
         )
 
 
-def _id(step: StepIn) -> str:
-    return step.source_message_id if isinstance(step, MessageIn) else step.source_tool_call_id
+def _id(step: ImportStep) -> str:
+    return step.source_message_id if isinstance(step, ImportMessage) else step.source_tool_call_id
 
 
-def _ordered(steps: list[StepIn]) -> list[StepIn]:
+def _ordered(steps: list[ImportStep]) -> list[ImportStep]:
     """By sequence; a call never before its message."""
     sequence_of = {
         step.source_message_id: whole(step.sequence)
         for step in steps
-        if isinstance(step, MessageIn)
+        if isinstance(step, ImportMessage)
     }
 
-    def position(step: StepIn) -> tuple[int, int, int]:
+    def position(step: ImportStep) -> tuple[int, int, int]:
         sequence = whole(step.sequence)
-        if isinstance(step, MessageIn):
+        if isinstance(step, ImportMessage):
             return sequence, 0, 0
         return max(sequence, sequence_of.get(step.source_message_id or "", 0)), 1, sequence
 
     return sorted(steps, key=position)
 
 
-def _status(call: CallIn) -> CallStatus:
+def _status(call: ImportToolCall) -> CallStatus:
     """Our status of a call; if the source's is unknown, by its error and result."""
     status = STATUSES.get((call.status or "").strip().lower())
     if status is not None:

@@ -75,10 +75,28 @@ PROMPT_ERROR = "openclaw:prompt-error"
 GATEWAY_MODELS = {"delivery-mirror", "gateway-injected"}  # copies of outbound messages: no call
 SILENT = {"NO_REPLY", "HEARTBEAT_OK"}
 TIME = re.compile(r"^\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] ")
-ENVELOPE = re.compile(r"\[(?:[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] )?\[?([A-Z][A-Za-z]+) [^\]]*\]")
-# Channels such as Telegram put it into the text of a prompt.
-MESSAGE_ID = re.compile(r"\[message_id: ([^\]\s]+)\]")
+# A channel, with a time in the same brackets.
+ENVELOPE = re.compile(
+    r"\[(?:[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] )?\[?"
+    r"((?!(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )[A-Z][A-Za-z]+) [^\]]*\d{4}-\d\d-\d\d[^\]]*\]"
+)
+# Channels such as Telegram put it into the text of a prompt, since 2026.2 as metadata.
+MESSAGE_ID = re.compile(r'\[message_id: ([^\]\s]+)\]|"message_id": "([^"\s]+)"')
 NOTICES = ("System:", "System (untrusted):")  # before a prompt, with an empty line between
+# What the gateway puts before the words of a person. 661 of 1,182 real prompts have one of these:
+# "Conversation info (untrusted metadata):" and others with JSON (since 2026.2), the time or the
+# channel with a time, the id of the message, instructions up to an empty line (since 2026.4).
+ENVELOPE_PARTS = re.compile(
+    r"[A-Z][^\n]{0,80} \(untrusted[^)\n]{0,40}\):\n```json\n.*?\n```\s*"
+    r"|\[[^\]\n]{0,200}\d{4}-\d\d-\d\d[ T]\d\d:\d\d[^\]\n]{0,40}\]\s*"
+    r"|\[message_id: [^\]\s]+\]\s*"
+    r"|(?:\[Bootstrap pending\]|System(?: \(untrusted\))?:).*?\n\n+",
+    re.DOTALL,
+)
+ENVELOPE_END = re.compile(r"\s*\[message_id: [^\]\s]+\]\s*\Z")  # until 2026.1
+# Messages that came while the agent worked, given to it as one prompt (since 2026.1).
+QUEUED = "[Queued messages while agent was busy]"
+QUEUED_MESSAGE = re.compile(r"\n+---\nQueued #\d+[^\n]*\n")
 SUBAGENT_CONTEXT = "[Subagent Context]"  # begins the first prompt of a subagent
 SPEAKERS: tuple[tuple[str, MessageSource], ...] = (  # by the beginning of a prompt
     (r"\[cron:|A scheduled reminder has been triggered\.", "cron"),
@@ -104,6 +122,20 @@ SKILL = re.compile(
     re.DOTALL,
 )
 AGENT_KEY = re.compile(r"agent:([^:]+):")
+
+
+def words_of(text: str) -> str:
+    """A prompt without its envelopes; all of it if nothing else is there."""
+    messages = QUEUED_MESSAGE.split(text)[1:] if text.startswith(QUEUED) else [text]
+    words = "\n\n".join(filter(None, map(_without_envelope, messages)))
+    return words or text
+
+
+def _without_envelope(text: str) -> str:
+    end = 0
+    while part := ENVELOPE_PARTS.match(text, end):
+        end = part.end()
+    return ENVELOPE_END.sub("", text[end:]).strip()
 
 
 def source_of_key(key: str) -> MessageSource | None:

@@ -34,6 +34,7 @@ from agents_ledger.importers.sources.pi.rules import (
     SPEAKERS,
     TIME,
     TOKENS,
+    words_of,
 )
 from agents_ledger.importers.sources.pi.tree import PiTree
 from agents_ledger.importers.transcript.field_maps import token_counts
@@ -185,10 +186,19 @@ class _PiTurnContent:
         channel = ENVELOPE.match(text)
         if channel and source == "human":
             metadata["channel"] = channel[1]
+        words = words_of(text) if source == "human" else text
         number = MESSAGE_ID.search(text)
         if number:
-            metadata["message_id"] = number[1]
-        self.builder.message(entry.key, "user", text, at=entry.at, source=source, metadata=metadata)
+            metadata["message_id"] = number[1] or number[2]
+        self.builder.message(
+            entry.key,
+            "user",
+            words,
+            at=entry.at,
+            source=source,
+            metadata=metadata,
+            context={"sent": text} if words != text else None,
+        )
         if skill:
             self.builder.message(
                 f"{entry.key}:skill",
@@ -408,7 +418,7 @@ def _source(text: str, message: Json, speaker: MessageSource) -> MessageSource:
     if speaker != "human":
         return speaker
     content = TIME.sub("", readable(text), count=1)
-    prompts = {content}
+    prompts = {content, words_of(content)}
     if text.startswith(NOTICES):
         prompts |= {content.partition("\n\n")[2], content.rpartition("\n\n")[2]}
     beginnings = [TIME.sub("", prompt, count=1) for prompt in prompts]

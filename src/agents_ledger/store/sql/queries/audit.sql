@@ -72,13 +72,18 @@ OR p.reasoning_tokens <> COALESCE(q.reasoning_tokens, 0) + COALESCE(t.reasoning_
 OR p.total_tokens <> COALESCE(q.total_tokens, 0) + COALESCE(t.total_tokens, 0);
 
 -- audit_thread_latest --
--- A thread's model and provider are the latest recorded on it.
+-- A thread's model and provider are the latest recorded on it, apart from those of compactions.
 SELECT t.id, p.model
 FROM turns t
 JOIN places p ON p.turn_id = t.id
 LEFT JOIN places q ON q.turn_id = t.parent_turn_id
-WHERE COALESCE(p.model, '') <> COALESCE(t.model, q.model, '')
-OR COALESCE(p.provider, '') <> COALESCE(t.provider, q.provider, '');
+WHERE (
+    COALESCE(p.model, '') <> COALESCE(t.model, q.model, '')
+    OR COALESCE(p.provider, '') <> COALESCE(t.provider, q.provider, '')
+) AND (
+    t.turn_type <> 'compaction' OR COALESCE(p.model, '') <> COALESCE(q.model, '')
+    OR COALESCE(p.provider, '') <> COALESCE(q.provider, '')
+);
 
 -- audit_thread_compactions --
 -- A thread counts its compactions and knows the latest.
@@ -263,7 +268,7 @@ FROM sessions s
 JOIN session_history h ON h.id = (
     SELECT max(x.id) FROM session_history x WHERE x.session_label = s.label
 )
-WHERE s.updated_at < h.changed_at OR (s.origin IS NULL AND s.updated_at > h.changed_at);
+WHERE s.updated_at < h.changed_at OR (COALESCE(s.origin, 'native') = 'native' AND s.updated_at > h.changed_at);
 
 -- audit_history_dangling --
 -- Every line of the history names a session and a thread that exist.

@@ -39,7 +39,18 @@ WHERE CAST(:label AS TEXT) IS NULL OR session_label = :label
 ORDER BY turn_id;
 
 -- writer_turns --
-SELECT turn_id FROM live_turns WHERE writer_id = :writer_id ORDER BY turn_id;
+SELECT turn_id, session_label FROM live_turns WHERE writer_id = :writer_id ORDER BY turn_id;
+
+-- unfinished_turn --
+-- A session's head, the turn that is being written on it, and its metadata if these name one whose
+-- writer died. The latest such turn.
+SELECT s.thread_id, l.turn_id, s.metadata_json
+FROM names n
+JOIN sessions s ON s.label = n.session_label
+LEFT JOIN live_turns l ON l.session_label = s.label
+WHERE n.name = :key
+    AND (l.turn_id IS NOT NULL OR s.metadata_json LIKE '%"interrupted_turn_id"%')
+ORDER BY l.turn_id DESC LIMIT 1;
 
 -- writer_left --
 -- Whether a writer has turns, calls or streams under way.
@@ -91,8 +102,8 @@ WHERE turn_id = :turn_id AND id = :id AND status IN ('pending', 'running');
 SELECT status, result_json, error, spawned_session_label FROM tool_calls
 WHERE turn_id = :turn_id AND id = :id;
 
--- message_known --
-SELECT 1 FROM messages WHERE id = :id;
+-- message_turn --
+SELECT turn_id FROM messages WHERE id = :id;
 
 -- was_head --
 -- Whether a session ever stood on a turn.

@@ -215,7 +215,8 @@ WHERE EXISTS (
     SELECT 1 FROM session_history h
     WHERE h.id = (SELECT max(x.id) FROM session_history x WHERE x.session_label = sessions.label)
     AND (sessions.updated_at < h.changed_at
-        OR (sessions.origin IS NULL AND sessions.updated_at > h.changed_at))
+        OR (COALESCE(sessions.origin, 'native') = 'native'
+            AND sessions.updated_at > h.changed_at))
 );
 
 -- tidy_head_live --

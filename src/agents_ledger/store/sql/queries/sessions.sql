@@ -60,7 +60,7 @@ SELECT <session_columns>
 FROM sessions s LEFT JOIN annotations a ON a.session_label = s.label
 WHERE (CAST(:status AS TEXT) IS NULL OR s.status = :status)
 AND (CAST(:persona_id AS TEXT) IS NULL OR s.persona_id = :persona_id)
-AND (CAST(:origin AS TEXT) IS NULL OR s.origin = :origin)
+AND (CAST(:origin AS TEXT) IS NULL OR COALESCE(s.origin, 'native') = :origin)
 AND (CAST(:parent AS TEXT) IS NULL OR s.parent_session_label = :parent)
 AND (s.updated_at < :before_at OR (s.updated_at = :before_at AND s.label > :after_label))
 ORDER BY s.updated_at DESC, s.label
@@ -100,17 +100,38 @@ WHERE label = :label AND COALESCE(thread_id, '') = COALESCE(CAST(:from_turn AS T
 INSERT INTO session_history (session_label, thread_id, changed_at, reason)
 SELECT label, thread_id, updated_at, :reason FROM sessions WHERE label = :label;
 
--- head_at --
+-- move_at --
 -- By number, not by time: one move with a time in the future must not hide those made after it.
-SELECT thread_id FROM session_history
+SELECT id, thread_id FROM session_history
 WHERE session_label = :label AND changed_at <= :at
 ORDER BY id DESC LIMIT 1;
+
+-- move_after --
+SELECT id, session_label, thread_id, changed_at, reason FROM session_history
+WHERE session_label = :label AND id > :move_id
+ORDER BY id LIMIT 1;
+
+-- turn_ends --
+-- When the turns of a thread between two depths ended, in no order.
+<range>
+SELECT p.depth, p.turn_id, COALESCE(t.completed_at, t.started_at)
+FROM range
+CROSS JOIN places p
+CROSS JOIN turns t
+WHERE p.segment_id = range.segment_id AND p.depth BETWEEN :from_depth AND range.upto
+AND t.id = p.turn_id;
 
 -- session_moves --
 -- Latest first; pages continue below an id.
 SELECT id, session_label, thread_id, changed_at, reason FROM session_history
 WHERE session_label = :label AND id < :before_id
 ORDER BY id DESC LIMIT :limit;
+
+-- last_move_of --
+-- The last line that is not about the session's name.
+SELECT id FROM session_history
+WHERE session_label = :label AND reason NOT IN ('rename', 'merge', 'unmerge')
+ORDER BY id DESC LIMIT 1;
 
 -- move_before --
 -- The head a session had before one of its moves.
@@ -138,8 +159,13 @@ SELECT alias, session_label, created_at, reason FROM session_aliases
 WHERE session_label = :label ORDER BY alias;
 
 -- history_length --
+-- Only lines that say where the head is: two sessions merged again end as they did before.
 SELECT
-    (SELECT count(*) FROM session_history h WHERE h.session_label = s.label), s.updated_at
+    (
+        SELECT count(*) FROM session_history h
+        WHERE h.session_label = s.label AND h.reason NOT IN ('rename', 'merge', 'unmerge')
+    ),
+    s.updated_at
 FROM sessions s WHERE s.label = :label;
 
 -- repoint_names --
@@ -154,6 +180,68 @@ UPDATE names SET session_label = :to_label, reason = :reason WHERE name = :from_
 UPDATE names SET session_label = :label, reason = NULL
 WHERE name = :label AND session_label <> :label AND reason = :reason
 RETURNING name;
+
+-- take_alias_back --
+-- Unless it was made to lead elsewhere since.
+UPDATE names SET session_label = :to_label WHERE name = :alias AND session_label = :from_label;
+
+-- name --
+SELECT session_label, reason FROM names WHERE name = :name;
+
+-- delete_name --
+DELETE FROM names WHERE name = :name;
+
+-- renamed_labels --
+-- Former labels with the labels of today.
+SELECT name, session_label FROM names WHERE name IN <ids> AND reason = 'rename';
+
+-- copy_session --
+-- A session under a new label; what refers to the old one is repointed, which is deleted then.
+INSERT INTO sessions (
+    label, thread_id, persona_id, agent_id, created_as, is_subagent, parent_session_label,
+    parent_turn_id, spawn_tool_call_id, task_description, task_status, routing_key, origin,
+    origin_session_id, created_at, updated_at, status, source_title, metadata_json, source_has_more
+)
+SELECT
+    :to_label, thread_id, persona_id, agent_id, created_as, is_subagent, parent_session_label,
+    parent_turn_id, spawn_tool_call_id, task_description, task_status, routing_key, origin,
+    origin_session_id, created_at, updated_at, status, source_title, metadata_json, source_has_more
+FROM sessions WHERE label = :from_label;
+
+-- rename_label --
+UPDATE names SET session_label = :to_label, reason = 'rename', created_at = :now
+WHERE name = :from_label;
+
+-- rename_annotation --
+UPDATE annotations SET session_label = :to_label WHERE session_label = :from_label;
+
+-- rename_history --
+UPDATE session_history SET session_label = :to_label WHERE session_label = :from_label;
+
+-- rename_live_turns --
+UPDATE live_turns SET session_label = :to_label WHERE session_label = :from_label;
+
+-- rename_queue --
+UPDATE queue SET session_label = :to_label WHERE session_label = :from_label;
+
+-- rename_sources --
+UPDATE session_sources SET session_label = :to_label WHERE session_label = :from_label;
+
+-- rename_imports --
+UPDATE session_imports SET session_label = :to_label WHERE session_label = :from_label;
+
+-- rename_parent --
+UPDATE sessions SET parent_session_label = :to_label WHERE parent_session_label = :from_label;
+
+-- rename_source_child --
+UPDATE source_links SET child_label = :to_label WHERE child_label = :from_label;
+
+-- rename_source_parent --
+UPDATE source_links SET parent_label = :to_label WHERE parent_label = :from_label;
+
+-- delete_renamed --
+-- Its label is an alias now; a guard refuses to delete any other session.
+DELETE FROM sessions WHERE label = :from_label;
 
 -- set_session_status --
 UPDATE sessions SET status = :status WHERE label = :label;

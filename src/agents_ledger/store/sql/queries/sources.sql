@@ -84,7 +84,9 @@ WHERE f.path IN <ids>;
 -- families_of_sessions --
 SELECT DISTINCT f.family, f.source
 FROM session_sources s JOIN source_files f ON f.id = s.file_id
-WHERE s.session_label IN <ids>;
+WHERE s.session_label IN <ids> OR s.session_label IN (
+    SELECT n.session_label FROM names n WHERE n.name IN <ids> AND n.reason = 'rename'
+);
 
 -- source_files_behind --
 -- Kept, but not derived by this version of its reader.
@@ -217,13 +219,22 @@ SELECT 1 FROM segments WHERE frozen_depth > 0 LIMIT 1;
 SELECT m.id FROM messages m JOIN frozen_turns f ON f.id = m.turn_id WHERE m.id IN <ids>;
 
 -- project_message --
--- A record that is now understood to belong to another turn moves there.
+-- A record that is now understood to belong to another turn moves there. One of a task that was
+-- saved whole can be selected by its task.
 INSERT INTO messages (
     id, turn_id, role, content, source, sequence, created_at, thinking, context_json,
-    metadata_json, tool_call_id, has_details
+    metadata_json, tool_call_id, has_details, task_id, timestamp
 ) VALUES (
     :id, :turn_id, :role, :content, :source, :sequence, :created_at, :thinking, :context_json,
-    :metadata_json, :tool_call_id, :has_details
+    :metadata_json, :tool_call_id, :has_details,
+    CASE WHEN substr(CAST(:id AS TEXT), 1, 5) = 'task:' THEN (
+        SELECT b.task_id FROM bus_messages b
+        WHERE b.id = substr(CAST(:id AS TEXT), 6) AND b.partial = 0
+    ) END,
+    CASE WHEN substr(CAST(:id AS TEXT), 1, 5) = 'task:' THEN (
+        SELECT b.timestamp FROM bus_messages b
+        WHERE b.id = substr(CAST(:id AS TEXT), 6) AND b.partial = 0
+    ) END
 )
 ON CONFLICT (id) DO UPDATE SET
     turn_id = excluded.turn_id, role = excluded.role, content = excluded.content,
@@ -429,13 +440,17 @@ ON CONFLICT (source, source_provider, source_session_id) DO UPDATE SET
     END;
 
 -- import_session --
--- What a source says of its session; people's own words stand in annotations.
+-- What a source says of its session; people's own words stand in annotations. The metadata of a
+-- merged session hold what unmerging it restores.
 UPDATE sessions SET
     persona_id = :persona_id, agent_id = :agent_id,
     is_subagent = CASE WHEN spawn_tool_call_id IS NULL THEN :is_subagent ELSE 1 END,
     task_description = :task_description, task_status = :task_status,
     routing_key = :routing_key, origin = :origin, origin_session_id = :origin_session_id,
-    source_title = :source_title, metadata_json = :metadata_json,
+    source_title = :source_title,
+    metadata_json = CASE WHEN EXISTS (
+        SELECT 1 FROM names n WHERE n.name = :label AND n.session_label <> :label
+    ) THEN metadata_json ELSE :metadata_json END,
     created_at = CASE
         WHEN :created_at > 0 AND (created_at = 0 OR :created_at < created_at) THEN :created_at
         ELSE created_at

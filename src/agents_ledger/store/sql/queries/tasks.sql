@@ -8,6 +8,9 @@ SELECT <task_columns> FROM tasks t WHERE t.id = :id;
 SELECT session_label, head_turn_id, system_prompt_hash, completion_status FROM bus_tasks
 WHERE id = :id;
 
+-- task_of_session --
+SELECT id FROM bus_tasks WHERE session_label = :label;
+
 -- insert_task --
 INSERT INTO bus_tasks (
     id, parent_task_id, completion_status, system_prompt_hash, created_at, updated_at,
@@ -135,6 +138,13 @@ UPDATE bus_calls SET derived_revision = revision WHERE id IN <ids>;
 
 -- delete_turn_call --
 DELETE FROM tool_calls WHERE turn_id = :turn_id AND id = :id;
+
+-- name_tasks_of_messages --
+-- Messages of tasks that do not name their task: they come from a ledger of version 0.1.0.
+UPDATE messages SET
+    task_id = (SELECT b.task_id FROM bus_messages b WHERE b.id = substr(messages.id, 6)),
+    timestamp = created_at
+WHERE task_id IS NULL AND id IN (SELECT 'task:' || b.id FROM bus_messages b WHERE b.partial = 0);
 
 -- set_record_turn --
 UPDATE bus_messages SET turn_id = :turn_id WHERE position = :position;

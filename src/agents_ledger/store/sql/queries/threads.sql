@@ -23,7 +23,7 @@ FROM places p JOIN segments g ON g.id = p.segment_id
 WHERE p.turn_id = :turn_id;
 
 -- insert_place --
--- Takes the place if it is free; no row written: it is taken, open a segment.
+-- No row written: the place is taken, and a segment is to be opened; or the key is.
 INSERT INTO places (
     segment_id, depth, turn_id, input_tokens, output_tokens, cached_input_tokens,
     cache_write_tokens, reasoning_tokens, total_tokens, compaction_count, compaction_turn_id,
@@ -33,7 +33,7 @@ INSERT INTO places (
     :cache_write_tokens, :reasoning_tokens, :total_tokens, :compaction_count, :compaction_turn_id,
     :model, :provider, :persona_id, :system_prompt_hash, :thread_key
 )
-ON CONFLICT (segment_id, depth) DO NOTHING;
+ON CONFLICT DO NOTHING;
 
 -- open_segment --
 -- A segment that hangs on the parent's at its depth. The jump doubles in length when the two jumps
