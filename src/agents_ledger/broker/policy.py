@@ -253,8 +253,9 @@ def _suggestion(error: str) -> str:
     unknown = error.partition("unknown field `")[2].partition("`")[0]
     tables: list[type[Struct]] = [*_PolicyTable.__subclasses__(), QueueLimits]
     names = sorted({name for table in tables for name in table.__struct_fields__})
-    similar = "".join(f"Did you mean {name!r}? " for name in get_close_matches(unknown, names, 1))
-    return f"{similar}docs/reference/policy.md describes all keys."
+    similar = " or ".join(map(repr, get_close_matches(unknown, names, 2)))
+    question = f"Did you mean {similar}? " if similar else ""
+    return f"{question}docs/reference/policy.md describes all keys."
 
 
 def _check(policy: Policy, file: Path) -> None:

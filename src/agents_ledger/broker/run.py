@@ -37,6 +37,7 @@ from agents_ledger.model.context import Item, TextItem
 from agents_ledger.model.errors import EngineError, HeadMoved, LedgerError, Refused
 from agents_ledger.model.queue import Ask, Claim, QueueLimits, QueueStatus
 from agents_ledger.model.sessions import TaskStatus
+from agents_ledger.model.text.tokens import count_tokens
 from agents_ledger.model.turns import Message, Usage
 
 # How often the head may move before a turn can begin.
@@ -320,13 +321,14 @@ class TurnRun:
     async def _compact(self, plan: TurnPlan, tokens: float, trigger: Trigger) -> None:
         """Compact the session; if nothing can be compacted, shorten the context instead."""
         budget = max(1, int(tokens))
+        room = budget - await self._added_prompt_tokens(plan)
         try:
             turn = await self.setup.ledger.compact(
                 self.claim.session.label,
                 strategy=self.setup.policy.context.strategy,
                 engine=plan.configured.engine,
                 model=plan.configured.model.model,
-                budget=budget,
+                budget=max(1, room),
                 trigger=trigger,
                 fallback="sliding_window",
             )
@@ -338,6 +340,14 @@ class TurnRun:
             before, after = compaction.tokens_before, compaction.tokens_after
             self._notify(Compacted(turn.id, trigger, before, after))
         self.claim = await self.setup.queue.look_again(self.claim)
+
+    async def _added_prompt_tokens(self, plan: TurnPlan) -> int:
+        """By how much the system prompt of the turn is longer than that of its thread."""
+        head = self.claim.session.thread_id
+        if plan.prompt is None or head is None:
+            return 0
+        present = await self.setup.ledger.system_prompt(head)
+        return count_tokens(plan.prompt, ()) - count_tokens(present, ())
 
     async def _seal(
         self,
