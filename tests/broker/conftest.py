@@ -52,11 +52,13 @@ def said(ledger: Ledger) -> Callable[..., list[tuple[str, str | None]]]:
     return messages
 
 
-async def events_of(broker: Broker, target: str, text: Any, **options: Any) -> list[RunEvent]:
+async def events_of(
+    broker: Broker, target: str | None, text: Any, **options: Any
+) -> list[RunEvent]:
     """All that is told of one message."""
     return [event async for event in broker.send(target, text, **options)]
 
 
-async def answer_of(broker: Broker, target: str, text: Any, **options: Any) -> Any:
+async def answer_of(broker: Broker, target: str | None, text: Any, **options: Any) -> Any:
     """The last that is told."""
     return (await events_of(broker, target, text, **options))[-1]

@@ -199,6 +199,32 @@ def test_selective_keeps_older_turns_that_matter(ledger: Ledger) -> None:
     assert record.tokens_after == ledger.context("main").total_tokens
 
 
+@pytest.mark.finding("spec-K")
+def test_selective_summarises_what_it_does_not_keep_if_an_engine_is_passed(ledger: Ledger) -> None:
+    old, recent = speak_of_the_parser(ledger, 2), speak_of_the_parser(ledger, 0)
+    engine = Summariser("They baked bread.")
+
+    turn = ledger.compact("main", strategy="selective", engine=engine, budget=400)
+
+    record = record_of(turn)
+    assert (record.summary, record.model) == ("They baked bread.", "small")
+    assert record.compaction_type == "selective"
+    assert shown_turns(ledger) == [old, recent]
+    assert "parser" not in engine.question  # what stays is not summarised
+    assert ledger.context("main").tokens["summary"] > 0
+    assert ledger.context("main").total_tokens == record.tokens_after <= 400
+
+
+def test_a_fallback_is_without_the_engine_that_failed(ledger: Ledger) -> None:
+    speak_of_the_parser(ledger, 6)
+    engine = Summariser("", stop_reason="refusal")
+
+    turn = ledger.compact("main", engine=engine, budget=400, fallback="selective")
+
+    assert len(engine.asked) == 1
+    assert record_of(turn).summary == ""
+
+
 def test_turns_picked_out_stay_so_and_what_lies_between_them_hidden(ledger: Ledger) -> None:
     first, second, recent = (speak_of_the_parser(ledger, n) for n in (1, 1, 0))
     ledger.compact("main", strategy="selective", budget=400)
