@@ -49,8 +49,7 @@ def with_uv(uv: str, venv: Path, python: Path, requirements: Path) -> bool:
         [*install, "--quiet", "--no-deps", "--no-build-isolation", "--editable", "."],
     ]
     if not python.exists():
-        # With pip, so that its users can install more.
-        steps.insert(0, [uv, "venv", "--quiet", "--seed", "--python", sys.executable, str(venv)])
+        steps.insert(0, [uv, "venv", "--quiet", "--python", sys.executable, str(venv)])
     for step in steps:
         process = subprocess.Popen(step, stderr=subprocess.PIPE, text=True, encoding="utf-8")
         assert process.stderr

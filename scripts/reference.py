@@ -20,6 +20,7 @@ from agents_ledger.broker import policy
 from agents_ledger.cli.errors import EXIT_CODES
 from agents_ledger.ledger.subjects import Subjects
 from agents_ledger.model import errors
+from agents_ledger.model.access import SCOPES
 from agents_ledger.model.agents.config import Directives
 from agents_ledger.model.queue import QueueLimits
 from agents_ledger.web.errors import STATUS
@@ -331,6 +332,8 @@ def http_routes() -> str:
 
 def scopes(handler: Any, method: str) -> str:
     wanted = handler.opt.get("scopes") or [handler.opt.get("scope")]
+    if set(wanted) == set(SCOPES):
+        return "any"
     return " or ".join(scope or ("read" if method in SAFE else "write") for scope in wanted)
 
 

@@ -54,8 +54,8 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
         Locked as Locked, MissingExtra as MissingExtra, NameTaken as NameTaken,
         NewerLedger as NewerLedger, NotALedger as NotALedger, NotFound as NotFound,
         OutcomeUnknown as OutcomeUnknown, ReadOnly as ReadOnly, Refused as Refused,
-        RequestRefused as RequestRefused,
-        StoreUnavailable as StoreUnavailable, Unreachable as Unreachable,
+        RequestRefused as RequestRefused, StoreUnavailable as StoreUnavailable,
+        Unreachable as Unreachable,
     )
     from agents_ledger.model.ids import new_id as new_id, now_ms as now_ms
     from agents_ledger.model.imports.requests import (

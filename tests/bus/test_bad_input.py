@@ -48,10 +48,18 @@ GOOD: dict[str, dict[str, Any]] = {
     "ldg:session:archive": {"key": "main", "status": "archived"},
     "ldg:session:alias": {"alias": "nick", "key": "main", "reason": "manual"},
     "ldg:session:aliases": {"key": "main"},
+    "ldg:session:remove_alias": {"alias": "nick"},
+    "ldg:session:rename": {"key": "main", "label": "renamed"},
+    "ldg:session:unmerge": {"label": "main"},
+    "ldg:session:merge": {"first": "main", "second": "old", "reason": "manual"},
+    "ldg:session:promote": {"channel": "telegram:1", "entity": "person:ada"},
     "ldg:session:import": {"request": {}},
     "ldg:session:route": {"target": "main", "persona_id": "main"},
     "ldg:turn:get": {"target": "main"},
-    "ldg:turn:record": {"session": "main", "query": "q", "response": "r", "id": "turn-9"},
+    "ldg:turn:record": {
+        "session": "main", "query": "q", "response": "r", "id": "turn-9",
+        "usage": {"input_tokens": 1}, "config": {"directives": {}},
+    },
     "ldg:turn:search": {"text": "question", "limit": 5, "order": "newest"},
     "ldg:thread:get": {"target": "main", "last": 5},
     "ldg:thread:stream": {"target": "main"},
@@ -63,9 +71,22 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "ldg:compaction:run": {"session": "main", "strategy": "selective", "budget": 50},
     "ldg:context:get": {"target": "main", "budget": 500, "form": "openai"},
+    "ldg:event:list": {"target": "main", "last": 5},
+    "ldg:config:get": {"target": "main"},
+    "ldg:permission:review": {"persona_id": "main", "since": 0, "until": 5},
     "ldg:file:list": {"path": "a.py", "limit": 5},
     "ldg:usage:get": {"by": "day", "since": 0, "limit": 5},
     "ldg:tool:list": {"since": 0, "limit": 5},
+    "ldg:live:begin": {
+        "session": "other", "query": "q", "id": "turn-8", "config": {"directives": {}},
+        "idle_timeout_s": 60,
+    },
+    "ldg:live:message": {"turn_id": "live-1", "message": "x", "streamed": False},
+    "ldg:live:tool_call": {"turn_id": "live-1", "tool_name": "Bash", "params": {}, "id": "c9"},
+    "ldg:live:complete": {"turn_id": "live-1", "tool_call_id": "c1", "status": "completed"},
+    "ldg:live:stream": {"turn_id": "live-1", "text": "x", "piece": 0},
+    "ldg:live:respond": {"turn_id": "live-1", "response": "r", "usage": {"input_tokens": 1}},
+    "ldg:live:fail": {"turn_id": "live-1", "error": "e", "usage": {"input_tokens": 1}},
     "ldg:ledger:audit": {},
     "ldg:ledger:recover": {},
 }  # fmt: skip
@@ -173,7 +194,10 @@ def scene(shared_address: str) -> Iterator[tuple[AgentBus, Raw, Ledger]]:
         tasks = a_talk(ledger)
         tasks.save(calls())
         tasks.stream("t1", "s1")
-        yield AgentBus(ledger), raw, ledger
+        bus = AgentBus(ledger)
+        invoke(bus, "ldg:live:begin", '{"session": "live", "query": "q", "id": "live-1"}')
+        invoke(bus, "ldg:live:tool_call", '{"turn_id": "live-1", "tool_name": "Bash", "id": "c1"}')
+        yield bus, raw, ledger
         assert ledger.audit() == ()
 
 
@@ -229,11 +253,39 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("ldg:session:move", {"key": "main", "target": "nobody"}, "NotFound"),
     ("ldg:session:move", {"key": "main", "target": "turn-1", "expected": "other"}, "HeadMoved"),
     ("ldg:session:alias", {"alias": "main", "key": "main"}, "NameTaken"),
+    ("ldg:session:merge", {"first": "main", "second": "nobody"}, "NotFound"),
+    ("ldg:session:remove_alias", {"alias": "nobody"}, "NotFound"),
+    ("ldg:session:remove_alias", {"alias": "main"}, "Refused"),
+    ("ldg:session:rename", {"key": "nobody", "label": "new"}, "NotFound"),
+    ("ldg:session:rename", {"key": "main", "label": "live"}, "NameTaken"),
+    ("ldg:session:unmerge", {"label": "main"}, "Refused"),
+    ("ldg:session:promote", {"channel": "x", "entity": "x"}, "NameTaken"),
+    ("ldg:event:list", {"target": "nobody"}, "NotFound"),
+    ("ldg:config:get", {"target": "nobody"}, "NotFound"),
     ("ldg:session:import", {"request": {"source": "nobody"}}, "RequestRefused"),
     ("ldg:turn:get", {"target": "nobody"}, "NotFound"),
     ("ldg:turn:record", {"session": "main", "query": "q", "id": "turn-1"}, "Conflict"),
     ("ldg:turn:record", {"session": "main", "query": "q", "id": "has space"}, "Refused"),
     ("ldg:turn:record", {"session": "main", "query": "q", "parent": "other"}, "HeadMoved"),
+    ("ldg:turn:record", {"session": "main", "query": "q", "status": "failed"}, "Refused"),
+    ("ldg:turn:record", {"session": "main", "query": "q", "error": "e", "status": "completed"},
+     "Refused"),
+    ("ldg:live:begin", {"session": "live", "query": "other", "id": "live-1"}, "Conflict"),
+    ("ldg:live:begin", {"session": "main", "query": "q", "parent": "other"}, "HeadMoved"),
+    ("ldg:live:message", {"turn_id": "nobody", "message": "x"}, "NotFound"),
+    ("ldg:live:message", {"turn_id": "turn-1", "message": "x"}, "Conflict"),
+    ("ldg:live:message", {"turn_id": "live-", "message": "x"}, "NotFound"),
+    ("ldg:live:tool_call", {"turn_id": "live-1", "tool_name": "Read", "id": "c1"}, "Conflict"),
+    ("ldg:live:complete", {"turn_id": "live-1", "tool_call_id": "c2"}, "NotFound"),
+    ("ldg:live:complete", {"turn_id": "live-1", "tool_call_id": "c1", "error": "e"}, "Refused"),
+    ("ldg:live:complete", {"turn_id": "live-1", "tool_call_id": "c1", "status": "failed"},
+     "Refused"),
+    ("ldg:live:complete",
+     {"turn_id": "live-1", "tool_call_id": "c1", "status": "rejected", "result": 1}, "Refused"),
+    ("ldg:live:stream", {"turn_id": "live-1", "text": "x", "piece": 2}, "Conflict"),
+    ("ldg:live:respond", {"turn_id": "live-1", "response": {"role": "user"}}, "Refused"),
+    ("ldg:live:respond", {"turn_id": "turn-1", "response": "x"}, "Conflict"),
+    ("ldg:live:fail", {"turn_id": "nobody", "error": "e"}, "NotFound"),
     ("ldg:compaction:record",
      {"session": "main", "summary": "s", "summarized_through_turn_id": "nobody"}, "Refused"),
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from agents_ledger import Ledger, ToolCall
+from agents_ledger import Config, Ledger, NotFound, ToolCall
 from agents_ledger.bus import AgentBus, BusError
 from agents_ledger.bus.abilities import ABILITIES
 from tests.broker.loopback import loopback, responses_text
@@ -271,6 +271,54 @@ def test_every_schema_is_a_schema() -> None:
             assert schema["type"] == "object"
         assert ability.input_schema["additionalProperties"] is False
         assert ability.description.endswith(".")
+
+
+@pytest.mark.finding("spec-E")
+def test_sessions_are_merged_promoted_and_renamed(ask: Ask, ledger: Ledger) -> None:
+    chain(ledger, "long", 3)
+    chain(ledger, "short", 1)
+
+    merged = ask("ldg:session:merge", first="short", second="long")["session"]
+    assert merged["label"] == "long"
+    assert ledger.session("short").label == "long"
+
+    assert ask("ldg:session:unmerge", label="short")["session"]["label"] == "short"
+    assert ledger.session("short").label == "short"
+    assert ask("ldg:session:rename", key="short", label="brief")["session"]["label"] == "brief"
+    assert ledger.session("short").label == "brief"
+    ledger.alias("nick", "brief")
+    assert ask("ldg:session:remove_alias", alias="nick")["alias"]["session_label"] == "brief"
+    with pytest.raises(NotFound):
+        ledger.session("nick")
+
+    ledger.record("telegram:42", "q", "r")
+    promoted = ask("ldg:session:promote", channel="telegram:42", entity="person:ada")["session"]
+    assert ledger.session("telegram:42").label == ledger.session("person:ada").label
+    assert promoted["label"] == ledger.session("person:ada").label
+
+
+@pytest.mark.finding("spec-E")
+def test_events_configuration_and_permissions_are_read(ask: Ask, ledger: Ledger) -> None:
+    config = Config(directives={"model": "a", "max_tokens": 9}, constraints={"max_tokens": 5})
+    first = ledger.record("main", "How many?", "Two.", config=config)
+    ledger.record(
+        "main", "And now?", "Three.", steps=[a_call()], config=Config(), tools_available=[]
+    )
+
+    events = ask("ldg:event:list", target="main", last=1)["events"]
+    assert [(e["direction"], e["content"]) for e in events] == [
+        ("inbound", "And now?"),
+        ("outbound", "Three."),
+    ]
+    settings = ask("ldg:config:get", target=first.id)["config"]
+    assert settings["max_tokens"] == {
+        "value": 5, "by": "permission", "turn_id": None,
+        "instead_of": {"value": 9, "by": "directive", "turn_id": None},
+    }  # fmt: skip
+    inherited = ask("ldg:config:get", target="main")["config"]["model"]
+    assert (inherited["by"], inherited["turn_id"]) == ("inherited", first.id)
+    [misuse] = ask("ldg:permission:review", persona_id="main")["misuses"]
+    assert misuse["what"] == "not available"
 
 
 @pytest.mark.finding("spec-F")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from agents_ledger import Ledger, NotFound, Refused, now_ms
+from agents_ledger import Ledger, NameTaken, NotFound, Refused, now_ms
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.maintenance import copying
 from tests.raw import Raw
@@ -65,11 +66,46 @@ def test_bad_wishes_are_refused(tokens: Tokens) -> None:
     with pytest.raises(NotFound, match="no token 'nobody'"):
         tokens.revoke("nobody")
 
+
+@pytest.mark.finding("users-28")
+def test_the_name_of_a_valid_token_is_taken(tokens: Tokens) -> None:
+    tokens.create("expired", expires_at=now_ms() - 1)
+    again, _ = tokens.create("expired")
+    assert tokens.revoke("expired").id == again.id
+
     tokens.create("twin")
+    with pytest.raises(NameTaken, match="there is a token 'twin' already") as caught:
+        tokens.create("twin")
+    assert "token revoke" in caught.value.hint
+    assert tokens.revoke("twin").revoked_at is not None
     tokens.create("twin")
-    with pytest.raises(Refused, match="2 tokens are called 'twin'"):
+    assert len(tokens.all()) == 4
+
+
+@pytest.mark.finding("users-28")
+def test_a_name_is_given_once_to_many_at_once(tokens: Tokens) -> None:
+    def create() -> bool:
+        try:
+            tokens.create("twin")
+        except NameTaken:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        results = [pool.submit(create) for _ in range(8)]
+    assert sum(result.result() for result in results) == 1
+
+
+def test_twins_of_an_earlier_version_are_revoked_by_id(tokens: Tokens, address: str) -> None:
+    first, second = tokens.create("one")[0], tokens.create("two")[0]
+    with Raw(address) as raw:
+        raw.execute("UPDATE access_tokens SET name = 'twin'")
+
+    with pytest.raises(Refused, match="2 tokens are called 'twin'") as caught:
         tokens.revoke("twin")
-    assert len(tokens.all()) == 2
+    assert caught.value.hint == f"Pass the id of one: {first.id}, {second.id}."
+    tokens.revoke(first.id)
+    assert tokens.revoke("twin").id == second.id
 
 
 def test_ids_lead_to_valid_tokens_alone(tokens: Tokens) -> None:

@@ -255,11 +255,12 @@ def test_steps_that_are_added_again_are_stored_once(
     call = ToolCall("Read", "{}", status="running", id="c1")
     done = ToolCall("Read", "{}", '"text"', id="c1")
 
-    for verb in (
+    verbs: tuple[Callable[[], None], ...] = (
         lambda: turn.add(Message("assistant", "let me look"), call),
         lambda: turn.add(Message("tool", tool_call_id="c1"), done),
         lambda: turn.respond("so", steps=[Message("assistant", "hm")]),
-    ):
+    )
+    for verb in verbs:
         forget()
         with pytest.raises(OutcomeUnknown):
             verb()

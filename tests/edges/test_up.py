@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import tomllib
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(sys.executable).with_name("agents-ledger")
+SITE = Path(sysconfig.get_path("purelib"))
 BARE = ("msgspec", "platformdirs", "zstandard")
 COMMAND = ("click", "rich", "markdown_it", "mdurl", "pygments")
 needs_signals = pytest.mark.skipif(os.name == "nt", reason="signals")
@@ -78,6 +80,9 @@ def only(packages: tuple[str, ...], tmp_path: Path) -> str:
         assert spec is not None
         assert spec.origin is not None
         (folder / name).symlink_to(Path(spec.origin).parent)
+    # How the program was installed.
+    installed = next(SITE.glob("agents_ledger-*.dist-info"))
+    (folder / installed.name).symlink_to(installed)
     return f"import sys; sys.path[:0] = [{str(ROOT / 'src')!r}, {str(folder)!r}]\n"
 
 

@@ -95,7 +95,10 @@ def _an_exchange(chance: random.Random, log: Log, names: Iterator[str], folder: 
             subtype="compact_boundary",
             parentUuid=None,
             logicalParentUuid=log.last,
-            compactMetadata={"preservedSegment": {"headUuid": chance.choice(log.uuids)}},
+            compactMetadata={
+                "trigger": "auto",
+                "preservedSegment": {"headUuid": chance.choice(log.uuids)},
+            },
         )
         log.user(next(names), "What came before.", isCompactSummary=True)
         above = log.last
@@ -113,7 +116,8 @@ def _without_anybody(chance: random.Random, log: Log, names: Iterator[str], fold
         log.user(next(names), words, isMeta=True)
         log.assistant(next(names), text("As planned."))
     if chance.random() < 0.2:
-        own = {"isSidechain": True, "agentId": f"ahelper-{chance.randrange(1 << 30):x}"}
+        kind = ("ahelper", "acompact", "aside_question")[len(log.lines) % 3]
+        own = {"isSidechain": True, "agentId": f"{kind}-{chance.randrange(1 << 30):x}"}
         helper = Log(folder / "agents", f"agent-{own['agentId']}")
         helper.lines = [json.dumps(record | own) for record in log.thread()]
         helper.session, helper.last = log.session, log.last
@@ -165,6 +169,7 @@ def import_in_steps(
         target = into / path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes()[: grown[path]])
+        shutil.copystat(path, target)  # some sources have no other time
         waiting[target] = None
         if chance.random() < 0.4:
             import_paths(ledger, *waiting)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers.pipeline import rederive
 from agents_ledger.store.database import Work
 from tests.exhaustive import exhaustive
 from tests.importers import test_any_order
@@ -231,3 +232,33 @@ def test_a_turn_loses_its_answer_in_the_commit_that_gives_it_to_another(
 
     assert seen
     assert all(each == ["completed", "Because."] for each in seen)
+
+
+def test_a_prompt_stays_above_a_compaction_that_somebody_continued(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path, FIRST)
+    log.user("a", "Begin.")
+    log.assistant("b", text("Begun."))
+    log.user("c", "Go on.")
+    above: dict[str, Any] = {"parentUuid": None, "logicalParentUuid": log.last}
+    metadata = {"trigger": "auto"}
+    log.add("system", "d", subtype="compact_boundary", compactMetadata=metadata, **above)
+    log.user("e", "So far.", isCompactSummary=True)
+    import_paths(ledger, log.save())
+    ledger.fork(uid("d"), label="mine")
+    ledger.record("mine", "And then?", "That is all.")
+    before = [turn.id for turn in ledger.thread("mine").turns]
+    log.assistant("f", text("Gone on."))
+
+    import_paths(ledger, log.save())
+
+    assert [turn.id for turn in ledger.thread("mine").turns] == before
+    assert queries(ledger, f"claude-code:{FIRST}") == ["Begin.", "Go on."]
+    response = ledger.get_turn(uid("c")).response
+    assert response is not None
+    assert response.content == "Gone on."
+    rows = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == rows
+    assert ledger.audit() == ()

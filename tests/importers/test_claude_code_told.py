@@ -65,6 +65,8 @@ def test_calls_tell_which_files_they_read_and_wrote(ledger: Ledger, tmp_path: Pa
         tool("t7", "Grep", file_path="/g"),
         tool("t8", "Read", file_path=["/h"]),
     )
+    for number in range(1, 9):
+        log.result(f"b{number}", f"t{number}", "Done.")
     import_paths(ledger, log.save())
 
     files = ledger.get_turn(uid("a1")).messages[1].files

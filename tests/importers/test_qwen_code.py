@@ -21,7 +21,8 @@ def record(name: str, parent: str | None, type_: str, *parts: Any, **more: Any) 
     return {
         "uuid": uuid(name), "parentUuid": uuid(parent) if parent else None,
         "sessionId": SESSION, "type": type_, **more,
-        "timestamp": "2026-08-16T00:00:00.000Z", "cwd": "/home/dev/app", "message": {"parts": parts},
+        "timestamp": "2026-08-16T00:00:00.000Z", "cwd": "/home/dev/app",
+        "message": {"parts": parts},
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ def test_a_label_hint_names_a_session_that_is_there(ledger: Ledger) -> None:
     assert [s.label for s in ledger.sessions()] == ["shop"]
     assert ledger.session("shop").thread_id == turn_id("t2")
     assert ledger.session(label()).label == "shop"  # its own name is an alias
-    assert ledger.session("shop").origin is None  # what was said of it stays
+    assert ledger.session("shop").origin == "native"  # what was said of it stays
     later = import_sessions(ledger, request({**said, "sourceSessionFingerprint": "f2"}, key="k2"))
     assert later["results"][0]["sessionLabel"] == "shop"
     assert ledger.audit() == ()

@@ -9,19 +9,20 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.ledger.maintenance.copying import copy
-from tests.importers.claude_log import SESSION, Log, text
+from tests.importers.claude_log import SESSION, Log, text, tool
 from tests.importers.helping import import_paths
 from tests.raw import Raw
 from tests.tasking import a_talk
 
 IMPORTED = f"claude-code:{SESSION}"
+SUBAGENT = "claude-code:agent-abc"  # its log was never seen
 
 
 def schema_21(address: str) -> None:
     """Make a ledger what version 0.1.0 had made of it."""
     with Raw(address) as raw, raw.unguarded():
         raw.execute("UPDATE sessions SET origin = NULL WHERE origin = 'native'")
-        raw.execute("UPDATE sessions SET origin = NULL WHERE label LIKE '%~source'")
+        raw.execute("UPDATE sessions SET origin = NULL WHERE origin_session_id IS NULL")
         raw.execute("DROP INDEX idx_messages_task")
         raw.execute("ALTER TABLE messages DROP COLUMN task_id")
         raw.execute("ALTER TABLE messages DROP COLUMN timestamp")
@@ -34,7 +35,9 @@ def fill(ledger: Ledger, folder: Path) -> None:
     a_talk(ledger)
     log = Log(folder)
     log.user("a1", "Question?")
-    log.assistant("a2", text("Answer."))
+    log.assistant("a2", tool("t1", "Task", prompt="Look."))
+    log.result("a3", "t1", "Seen.", toolUseResult={"agentId": "abc"})
+    log.assistant("a4", text("Answer."))
     import_paths(ledger, log.save())
     ledger.record(IMPORTED, "Go on.", "Done.")
     log.user("b1", "Another?")
@@ -65,6 +68,7 @@ def test_a_ledger_of_the_version_before_is_brought_up_to_date(
         "task:t1": "bus",
         IMPORTED: "claude-code",
         f"{IMPORTED}~source": "claude-code",
+        SUBAGENT: "claude-code",
     }
 
 
@@ -77,7 +81,7 @@ def test_a_file_that_nobody_has_upgraded_yet_can_be_read(tmp_path: Path) -> None
 
     with Ledger.open(address, read_only=True) as ledger:
         native = {session.label for session in ledger.sessions(origin="native")}
-        assert native == {"main", f"{IMPORTED}~source"}
+        assert native == {"main", f"{IMPORTED}~source", SUBAGENT}
         assert ledger.session("main").origin == "native"
         assert ledger.thread("task:t1").depth == 1
         assert ledger.audit() == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import urllib.parse
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -58,13 +59,15 @@ def test_known_hosts_are_answered(running: Running) -> None:
         assert running.ask("/sessions", headers={"Host": host}).status == 200
 
 
+@pytest.mark.finding("users-26")
 def test_the_api_explains_a_refused_token(own_server: Callable[..., Running]) -> None:
     running = own_server()
     for token in (None, "wrong"):
         answer = running.ask("/api/v1/sessions", token=token)
         assert answer.status == 401
         assert answer.json["message"] == "the token is missing, wrong, expired or revoked"
-        assert answer.json["hint"] == "Send Authorization: Bearer SECRET."
+        assert answer.json["hint"].startswith("Send the header Authorization: Bearer SECRET.")
+        assert "agents-ledger token create" in answer.json["hint"]
 
     refused = [running.ask("/api/v1/sessions", token="wrong") for _ in range(30)][-1]
 
@@ -228,3 +231,26 @@ def test_a_bucket_allows_a_burst_and_then_the_rate() -> None:
 
     assert [buckets.take("a") for _ in range(4)] == [True, True, True, False]
     assert buckets.take("b")
+
+
+@pytest.mark.finding("users-26")
+def test_an_unknown_host_is_told_how_to_be_known(running: Running) -> None:
+    answer = running.ask("/api/v1/sessions", headers={"Host": "ledger.corp"})
+
+    assert answer.status == 421
+    assert "'ledger.corp'" in answer.json["message"]
+    assert "--allow-host NAME" in answer.json["hint"]
+
+
+@pytest.mark.finding("users-26")
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104
+def test_a_server_on_all_addresses_prints_one_that_opens(
+    own_server: Callable[..., Running], host: str
+) -> None:
+    running = own_server(Serving(host=host, port=0, insecure=True))
+
+    assert running.server.address == f"http://localhost:{running.server.port}/"
+    assert not running.server.has_public_name
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with browser.open(running.server.address_with_token, timeout=PATIENCE_S) as page:
+        assert page.status == 200

@@ -72,6 +72,7 @@ class Ability(Struct, frozen=True, kw_only=True):
     scope: Scope | None = None  # required of a remote caller; by default "write" or "read"
     scope_of: Callable[..., Scope] | None = None  # the scope where it depends on the input
     is_stream: bool = False
+    for_models: bool = True  # false: no MCP tool, because a model has no use for it
     tags: tuple[str, ...] = ()
 
     @property
@@ -145,11 +146,12 @@ def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
     if "$ref" in part:
         rest = {name: value for name, value in part.items() if name != "$ref"}
         return _inlined({**definitions[part["$ref"].rpartition("/")[2]], **rest}, definitions)
-    # A title (a str) only repeats the name of our type; a property named title is a dict.
+    # A title (a str) only repeats the name of our type; a property named title is a dict. The
+    # discriminator of a union refers to the definitions.
     inlined = {
         name: _inlined(value, definitions)
         for name, value in part.items()
-        if name != "title" or not isinstance(value, str)
+        if name != "discriminator" and (name != "title" or not isinstance(value, str))
     }
     return _nullable(inlined)
 

@@ -24,6 +24,7 @@ from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.turns import to_json
 
 if TYPE_CHECKING:
+    from agents_ledger.bus.live_turns import LiveTurns
     from agents_ledger.ledger.ledger import Ledger
 
 ErrorCode = Literal["NOT_FOUND", "INVALID_INPUT", "EXECUTION_ERROR", "TYPE_MISMATCH"]
@@ -88,19 +89,24 @@ class _Registered(NamedTuple):
 
 
 class AgentBus:
-    """A registry of abilities. With a ledger, the ledger's abilities are registered."""
+    """A registry of abilities. With a ledger, the ledger's abilities are registered; `live_turns`
+    are the live turns that they write, by default those of this bus alone."""
 
-    def __init__(self, ledger: Ledger | None = None) -> None:
+    def __init__(self, ledger: Ledger | None = None, live_turns: LiveTurns | None = None) -> None:
         self._guard = threading.Lock()
         self._abilities: dict[str, _Registered] = {}
         self._log: deque[CallRecord] = deque(maxlen=LOG_LENGTH)
         for ability in INTROSPECTION:
             self.register(ability.bound(self))
         if ledger is not None:
-            from agents_ledger.bus.abilities import ABILITIES
+            from agents_ledger.bus.abilities import LEDGER_ABILITIES, LIVE_ABILITIES
+            from agents_ledger.bus.live_turns import LiveTurns
 
-            for ability in ABILITIES:
+            live = live_turns or LiveTurns(ledger)
+            for ability in LEDGER_ABILITIES:
                 self.register(ability.bound(ledger))
+            for ability in LIVE_ABILITIES:
+                self.register(ability.bound(live))
 
     # -- registering --------------------------------------------------------------------------
 

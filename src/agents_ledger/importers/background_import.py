@@ -82,8 +82,9 @@ class BackgroundImport:
                 return
             self._job, self._done_bytes, self.failure = job, 0.0, None
         # A daemon: a large session may take longer than a user waits for the end.
-        self._thread = threading.Thread(target=self._run, args=(job,), daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(job,), daemon=True)
+        thread.start()
+        self._thread = thread  # once it can be joined: Ctrl-C may come in between
 
     def stop(self) -> None:
         """Stop after the session that is being imported, or after a few seconds."""

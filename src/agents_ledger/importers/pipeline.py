@@ -129,6 +129,8 @@ class Importer:
         behind = [file for file in self.sources.files_behind() if file.source in SOURCES]
         derived: set[str] = set()
         for batch in _batches(files, self._limits.first_batch_bytes):
+            if self._stop.is_set():
+                break
             archiver = self._archive(batch, progress)
             self._derive_families(archiver, batch, progress)
             derived |= archiver.families.keys()

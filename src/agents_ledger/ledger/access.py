@@ -9,7 +9,7 @@ from typing import get_args
 
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.access import SCOPES, Scope, Token
-from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.errors import NameTaken, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.store.database import Row, Transaction, Work
 
@@ -33,7 +33,9 @@ class Tokens:
     def create(
         self, name: str, scopes: Sequence[Scope] = ("read",), *, expires_at: int | None = None
     ) -> tuple[Token, str]:
-        """Create a token; returns it and its secret, which cannot be read again."""
+        """Create a token; returns it and its secret, which cannot be read again.
+
+        NameTaken if a valid token has the name."""
         if not name.strip() or len(name) > NAME_MAX:
             raise Refused(f"a token's name has 1 to {NAME_MAX} characters, this one {len(name)}")
         unknown = sorted(set(scopes) - set(get_args(Scope)))
@@ -46,17 +48,7 @@ class Tokens:
         ordered = tuple(scope for scope in SCOPES if scope in scopes)
         token = Token(new_id(), name, ordered, now_ms(), expires_at)
         self._core.recover_once()
-        self._core.db.write(
-            lambda tx: tx.run(
-                "insert_token",
-                id=token.id,
-                name=name,
-                secret_hash=_hash(secret),
-                scopes=" ".join(ordered),
-                created_at=token.created_at,
-                expires_at=expires_at,
-            )
-        )
+        self._core.db.write(lambda tx: _create(tx, token, _hash(secret)))
         return token, secret
 
     def all(self) -> tuple[Token, ...]:
@@ -89,17 +81,45 @@ class Tokens:
         return self._core.db.write(lambda tx: _revoke(tx, id_or_name))
 
 
+def _create(tx: Transaction, token: Token, secret_hash: str) -> None:
+    tx.run("lock_tokens")
+    if any(other.is_valid(token.created_at) for other in _called(tx, token.name)):
+        raise NameTaken(
+            f"there is a token {token.name!r} already",
+            "Choose another name, or revoke it with `agents-ledger token revoke`.",
+        )
+    tx.run(
+        "insert_token",
+        id=token.id,
+        name=token.name,
+        secret_hash=secret_hash,
+        scopes=" ".join(token.scopes),
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+    )
+
+
 def _revoke(tx: Transaction, id_or_name: str) -> Token:
-    rows = tx.run("tokens_called", called=id_or_name)
-    if not rows:
+    tokens = _called(tx, id_or_name)
+    if not tokens:
         raise NotFound(
             f"there is no token {id_or_name!r}", "List them with `agents-ledger token list`."
         )
-    if len(rows) > 1:
-        raise Refused(f"{len(rows)} tokens are called {id_or_name!r}", "Pass the id of one.")
-    token = _token(rows[0])
-    tx.run("revoke_token", id=token.id, now=now_ms())
-    return _token(tx.run("tokens_called", called=token.id)[0])
+    now = now_ms()
+    # Ledgers of earlier versions may have several valid tokens of a name; an expired one does not
+    # stand in the way of a valid one.
+    chosen = [token for token in tokens if token.is_valid(now)] or tokens[-1:]
+    if len(chosen) > 1:
+        ids = ", ".join(token.id for token in chosen)
+        raise Refused(
+            f"{len(chosen)} tokens are called {id_or_name!r}", f"Pass the id of one: {ids}."
+        )
+    tx.run("revoke_token", id=chosen[0].id, now=now)
+    return _called(tx, chosen[0].id)[0]
+
+
+def _called(tx: Transaction, id_or_name: str) -> list[Token]:
+    return [_token(row) for row in tx.run("tokens_called", called=id_or_name)]
 
 
 def _token(row: Row) -> Token:

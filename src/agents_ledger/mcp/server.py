@@ -67,6 +67,7 @@ class _Handlers:
             for ability in self._bus.list()
             if ability.module_name in (MODULE, "ldg")
             and not ability.is_stream
+            and ability.for_models
             and (write or not ability.writes)
         }
 

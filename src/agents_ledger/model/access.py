@@ -8,6 +8,7 @@ from msgspec import Struct
 
 Scope = Literal["read", "write", "import", "chat", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "write", "import", "chat", "admin")
+INCLUDED: dict[Scope, tuple[Scope, ...]] = {"write": ("read",), "admin": SCOPES}
 
 
 class Token(Struct, frozen=True):
@@ -21,8 +22,8 @@ class Token(Struct, frozen=True):
     revoked_at: int | None = None
 
     def may(self, scope: Scope) -> bool:
-        """Whether it allows this; an administrator's allows all."""
-        return scope in self.scopes or "admin" in self.scopes
+        """Whether it allows this. Who may write may read; an administrator may do everything."""
+        return any(scope in (owned, *INCLUDED.get(owned, ())) for owned in self.scopes)
 
     def is_valid(self, now: int) -> bool:
         """Whether it is neither revoked nor expired."""

@@ -33,7 +33,13 @@ else:
 _ids = msgspec.json.Decoder(tuple[str, ...]).decode
 
 SEALED: tuple[TurnStatus, ...] = ("completed", "failed")
+# Seconds without a request after which a live turn of a client fails, and the longest that a client
+# may choose.
+IDLE_S = 1800
+IDLE_MAX_S = 86_400
 OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
+# These calls did nothing: what they name was neither read nor written.
+UNSUCCESSFUL_CALL: tuple[CallStatus, ...] = ("failed", "cancelled", "rejected")
 
 
 def to_json(value: object) -> str:

@@ -10,6 +10,7 @@ from litestar.datastructures import State
 from litestar.exceptions import PermissionDeniedException
 
 from agents_ledger.ledger.search.routing import parse
+from agents_ledger.model.access import Scope
 from agents_ledger.model.sessions import DEFAULT_PERSONA
 
 WebRequest = Request[Any, Any, State]
@@ -31,6 +32,12 @@ def check_persona(request: WebRequest, persona_id: str, own: str | None) -> None
         raise PermissionDeniedException(
             f"choosing the persona {persona_id!r} needs a token with the scope 'admin'"
         )
+
+
+def check_scope(request: WebRequest, scope: Scope) -> None:
+    """Refuse a request that needs this scope of its token."""
+    if not request.scope["state"]["token"].may(scope):
+        raise PermissionDeniedException(f"this needs a token with the scope {scope!r}")
 
 
 def check_target(request: WebRequest, target: str) -> None:

@@ -204,8 +204,9 @@ class WebGuard:
     def _refused_at_once(self, request: RequestHead) -> tuple[int, str, str] | None:
         # Before all else, against DNS rebinding: a page of another site can reach this machine
         # under a name of its own.
-        if request.headers.get("host", "").lower() not in self._policy.hosts:
-            return 421, "unknown host", "Use the address that the server printed."
+        host = request.headers.get("host", "").lower()
+        if host not in self._policy.hosts:
+            return 421, f"this server does not answer to the host {host[:80]!r}", _UNKNOWN_HOST
         if not self._rate.take(request.client):
             return 429, "too many requests", "Wait a second."
         origin = request.headers.get("origin")
@@ -310,7 +311,11 @@ _NO_TOKEN = (
 _NO_API_TOKEN = (
     401,
     "the token is missing, wrong, expired or revoked",
-    "Send Authorization: Bearer SECRET.",
+    "Send the header Authorization: Bearer SECRET. `agents-ledger token create NAME --scope read`"
+    " creates a token and prints its secret.",
+)
+_UNKNOWN_HOST = (
+    "Use the address that the server printed, or start it with --allow-host NAME for another name."
 )
 _TOO_MANY = (429, "too many wrong tokens", "Wait a second.")
 _CROSS_LOGIN = (

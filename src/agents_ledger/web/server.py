@@ -25,12 +25,22 @@ from litestar.types import ASGIApp, ControllerRouterHandler
 
 from agents_ledger.asgi.limits import AuditLimits
 from agents_ledger.broker.broker import Broker
+from agents_ledger.bus.live_turns import LiveLimits
 from agents_ledger.importers.background_import import BackgroundImport
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.text.json_limits import JsonLimits, check_json
 from agents_ledger.web import static_files
 from agents_ledger.web.admission import Admission, read_slots
-from agents_ledger.web.api import admin, changes, chat, imports, reports, sessions, turns
+from agents_ledger.web.api import (
+    admin,
+    changes,
+    chat,
+    imports,
+    live_turns,
+    reports,
+    sessions,
+    turns,
+)
 from agents_ledger.web.errors import SERVER_FAULT, problem_of
 from agents_ledger.web.pages import (
     audit,
@@ -62,7 +72,7 @@ def _routes(*modules: ModuleType) -> list[ControllerRouterHandler]:
     return [route for module in modules for route in module.ROUTES]
 
 
-API = _routes(sessions, turns, reports, imports, admin, chat, changes)
+API = _routes(sessions, turns, live_turns, reports, imports, admin, chat, changes)
 PAGES = _routes(
     home,
     session_pages,
@@ -114,8 +124,9 @@ def make(
     json_limits: JsonLimits = JSON_LIMITS,
     audits: AuditLimits | None = None,
     imports: BackgroundImport | None = None,
+    live: LiveLimits | None = None,
 ) -> ASGIApp:
-    site = Site(ledger, audits, imports)
+    site = Site(ledger, audits, imports, live)
 
     @asynccontextmanager
     async def broker(_: Litestar) -> AsyncIterator[None]:
@@ -130,7 +141,7 @@ def make(
         asyncio.get_running_loop().set_default_executor(threads)
         site.start()
         yield
-        await asyncio.to_thread(site.background.stop)
+        await asyncio.to_thread(site.stop)
 
     site.warm_up()
     app = Litestar(

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from agents_ledger.asgi.limits import AuditLimits
 from agents_ledger.broker.broker import Broker
 from agents_ledger.bus.bus import AgentBus
+from agents_ledger.bus.live_turns import LiveLimits, LiveTurns
 from agents_ledger.importers.background_import import BackgroundImport
 from agents_ledger.importers.discovery import FileSelection, this_home
 from agents_ledger.importers.survey import SourceSurvey, survey
@@ -75,8 +76,10 @@ class Site:
         ledger: Ledger,
         audits: AuditLimits | None = None,
         imports: BackgroundImport | None = None,
+        live: LiveLimits | None = None,
     ) -> None:
         self.ledger = ledger
+        self.live_turns = LiveTurns(ledger, live)
         self._selection = FileSelection(0, settings.excluded())
         self.imports = imports or BackgroundImport(ledger, this_home(), self._selection)
         self._audits = audits or AuditLimits()
@@ -106,7 +109,7 @@ class Site:
     @cached_property
     def bus(self) -> AgentBus:
         """The Agent Bus, built once: registering its abilities takes longer than most calls."""
-        return AgentBus(self.ledger)
+        return AgentBus(self.ledger, self.live_turns)
 
     def required_broker(self) -> Broker:
         if self.broker is None:
@@ -126,6 +129,11 @@ class Site:
         """Summarise past days in the background, so that a year of usage is read quickly. A
         read-only ledger stays unchanged."""
         self.background.start("days", self._summarise)
+
+    def stop(self) -> None:
+        """Fail the live turns of clients and end the work in the background."""
+        self.live_turns.close()
+        self.background.stop()
 
     def _summarise(self) -> tuple[UsageLine, ...]:
         with suppress(ReadOnly):

@@ -8,8 +8,11 @@ from msgspec import Meta, Struct
 
 from agents_ledger.bus.ability import Ability, Count, Input, Limit, Next, Target, Time
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.agents.config import Decider, Setting
+from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.context import ProviderFormat
 from agents_ledger.model.reports.comparison import Comparison
+from agents_ledger.model.reports.events import Event
 from agents_ledger.model.reports.routing import Route
 from agents_ledger.model.reports.search import Action, Found, Order, Touched
 from agents_ledger.model.reports.usage import ToolUsage, UsageBy, UsageReport
@@ -76,6 +79,21 @@ class ToolsInput(Input):
     limit: Limit = 100
 
 
+class EventsInput(Input):
+    target: Target
+    last: Annotated[Limit, Meta(description="Number of final turns.")] = 20
+
+
+class ConfigTarget(Input):
+    target: Target
+
+
+class PermissionsInput(Input):
+    persona_id: str | None = None
+    since: Time | None = None
+    until: Time | None = None
+
+
 class ContextOutput(Struct):
     context: dict[str, Any]
     turn_id: str | None
@@ -97,6 +115,28 @@ class UsageOutput(Struct):
 
 class ToolsOutput(Struct):
     tools: tuple[ToolUsage, ...]
+
+
+class EventsOutput(Struct):
+    events: tuple[Event, ...]
+
+
+class OverriddenSetting(Struct, frozen=True):
+    """What would be set if no permission had overridden it."""
+
+    value: Any
+    by: Decider
+    turn_id: str | None = None
+
+
+class ConfigSetting(OverriddenSetting, frozen=True):
+    """A value of a configuration, the layer that set it, and the turn it is inherited from."""
+
+    instead_of: OverriddenSetting | None = None
+
+
+class ConfigOutput(Struct):
+    config: dict[str, ConfigSetting]
 
 
 def _search(ledger: Ledger, params: SearchInput) -> Found:
@@ -144,6 +184,32 @@ def _tools(ledger: Ledger, params: ToolsInput) -> ToolsOutput:
     return ToolsOutput(ledger.tools(since=params.since, until=params.until, limit=params.limit))
 
 
+def _events(ledger: Ledger, params: EventsInput) -> EventsOutput:
+    return EventsOutput(ledger.events(params.target, last=params.last))
+
+
+def _config(ledger: Ledger, params: ConfigTarget) -> ConfigOutput:
+    return ConfigOutput(config_at(ledger, params.target))
+
+
+def config_at(ledger: Ledger, target: str) -> dict[str, ConfigSetting]:
+    """The effective configuration of a turn, as objects with names."""
+    config = ledger.effective_config(target)
+    return {name: _setting(setting) for name, setting in config.items()}
+
+
+def _setting(setting: Setting) -> ConfigSetting:
+    other = setting.instead_of
+    overridden = None if other is None else OverriddenSetting(other.value, other.by, other.turn_id)
+    return ConfigSetting(setting.value, setting.by, setting.turn_id, overridden)
+
+
+def _permissions(ledger: Ledger, params: PermissionsInput) -> PermissionReview:
+    return ledger.review_permissions(
+        persona_id=params.persona_id, since=params.since, until=params.until
+    )
+
+
 ABILITIES = (
     Ability(
         id="ldg:turn:search",
@@ -172,6 +238,27 @@ ABILITIES = (
         input=ContextInput,
         output=ContextOutput,
         function=_context,
+    ),
+    Ability(
+        id="ldg:event:list",
+        description="List the messages of a thread's last turns without tool calls, oldest first.",
+        input=EventsInput,
+        output=EventsOutput,
+        function=_events,
+    ),
+    Ability(
+        id="ldg:config:get",
+        description="Get the configuration that a turn ran with, and which layer set each value.",
+        input=ConfigTarget,
+        output=ConfigOutput,
+        function=_config,
+    ),
+    Ability(
+        id="ldg:permission:review",
+        description="Report which tools each persona called, and which calls lacked permission.",
+        input=PermissionsInput,
+        output=PermissionReview,
+        function=_permissions,
     ),
     Ability(
         id="ldg:thread:compare",

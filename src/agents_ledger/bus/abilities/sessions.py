@@ -68,6 +68,34 @@ class AliasInput(Input):
     reason: AliasReason = "manual"
 
 
+class RemoveAliasInput(Input):
+    alias: Name
+
+
+class RenameInput(Input):
+    key: Annotated[Name, Meta(description="A label or an alias.")]
+    label: Annotated[Name, Meta(description="The new label; the former one becomes an alias.")]
+
+
+class UnmergeInput(Input):
+    label: Annotated[Name, Meta(description="The label of the session that was merged.")]
+
+
+class MergeInput(Input):
+    """Two sessions that become one; aliases lead to the one with the longer history."""
+
+    first: Annotated[Name, Meta(description="A label or an alias.")]
+    second: Annotated[Name, Meta(description="A label or an alias.")]
+    reason: AliasReason = "identity_merge"
+
+
+class PromoteInput(Input):
+    """A channel whose user is known now."""
+
+    channel: Annotated[Name, Meta(description="The key of a channel, such as `telegram:42`.")]
+    entity: Annotated[Name, Meta(description="The key of an entity, such as `person:ada`.")]
+
+
 class MoveInput(Input):
     key: Name
     target: Target
@@ -174,6 +202,26 @@ def _aliases(ledger: Ledger, params: SessionInput) -> AliasesOutput:
     return AliasesOutput(ledger.aliases(ledger.session(params.key, exact=params.exact).label))
 
 
+def _remove_alias(ledger: Ledger, params: RemoveAliasInput) -> AliasOutput:
+    return AliasOutput(ledger.remove_alias(params.alias))
+
+
+def _rename(ledger: Ledger, params: RenameInput) -> SessionOutput:
+    return SessionOutput(ledger.rename(params.key, params.label))
+
+
+def _unmerge(ledger: Ledger, params: UnmergeInput) -> SessionOutput:
+    return SessionOutput(ledger.unmerge(params.label))
+
+
+def _merge(ledger: Ledger, params: MergeInput) -> SessionOutput:
+    return SessionOutput(ledger.merge(params.first, params.second, reason=params.reason))
+
+
+def _promote(ledger: Ledger, params: PromoteInput) -> SessionOutput:
+    return SessionOutput(ledger.promote(params.channel, params.entity))
+
+
 def _move(ledger: Ledger, params: MoveInput) -> SessionOutput:
     expected = ... if params.expected is None else params.expected
     return SessionOutput(ledger.move(params.key, params.target, expected=expected))
@@ -260,5 +308,45 @@ ABILITIES = (
         input=SessionInput,
         output=AliasesOutput,
         function=_aliases,
+    ),
+    Ability(
+        id="ldg:session:remove_alias",
+        description="Remove an alias of a session.",
+        input=RemoveAliasInput,
+        output=AliasOutput,
+        function=_remove_alias,
+        writes=True,
+    ),
+    Ability(
+        id="ldg:session:rename",
+        description="Give a session another label; the former one becomes an alias.",
+        input=RenameInput,
+        output=SessionOutput,
+        function=_rename,
+        writes=True,
+    ),
+    Ability(
+        id="ldg:session:unmerge",
+        description="Reverse a merge: the session of a label and its aliases are its own again.",
+        input=UnmergeInput,
+        output=SessionOutput,
+        function=_unmerge,
+        writes=True,
+    ),
+    Ability(
+        id="ldg:session:merge",
+        description="Merge two sessions into the one with the longer history. No turn is lost.",
+        input=MergeInput,
+        output=SessionOutput,
+        function=_merge,
+        writes=True,
+    ),
+    Ability(
+        id="ldg:session:promote",
+        description="Make a channel's key and an entity's lead to one session.",
+        input=PromoteInput,
+        output=SessionOutput,
+        function=_promote,
+        writes=True,
     ),
 )

@@ -128,7 +128,7 @@ class AppendInput(Input, rename="camel"):
     text: str
 
 
-class MessageInput(Input, rename="camel"):
+class MessageIdInput(Input, rename="camel"):
     message_id: Id
 
 
@@ -216,7 +216,7 @@ def _append(ledger: Ledger, params: AppendInput) -> SaveOutput:
     return SaveOutput(True)
 
 
-def _finish(ledger: Ledger, params: MessageInput) -> MessageOutput:
+def _finish(ledger: Ledger, params: MessageIdInput) -> MessageOutput:
     return MessageOutput(ledger.tasks.resume_stream(params.message_id).finish())
 
 
@@ -304,7 +304,7 @@ ABILITIES = (
     Ability(
         id="ldg:msg:finish",
         description="Finish and save a streamed message, with the current time.",
-        input=MessageInput,
+        input=MessageIdInput,
         output=MessageOutput,
         function=_finish,
         writes=True,

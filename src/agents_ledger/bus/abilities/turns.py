@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import asdict, astuple
+from msgspec import Meta, Struct
 
+from agents_ledger.bus import turn_inputs
 from agents_ledger.bus.ability import (
     Ability,
     Count,
@@ -18,13 +18,14 @@ from agents_ledger.bus.ability import (
     Target,
     schema_of,
 )
+from agents_ledger.bus.turn_inputs import CompactionFields, RecordInput
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.access import Scope
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.imports.requests import ImportChunk, ImportRequest
 from agents_ledger.model.reports.trees import Tree
 from agents_ledger.model.sessions import DEFAULT_PERSONA, Finding, Thread
-from agents_ledger.model.turns import ToolCall, Turn, Usage, to_json
+from agents_ledger.model.turns import Turn
 
 TURNS_PER_READ = 50
 
@@ -45,45 +46,8 @@ class TreeInput(Input):
     limit: Limit = 200
 
 
-class ToolCallInput(Input):
-    tool_name: Name
-    params: Any = None
-    result: Any = None
-    error: str | None = None
-
-
-class UsageCounts(Input):
-    input_tokens: Count | None = None
-    output_tokens: Count | None = None
-    cached_input_tokens: Count | None = None
-    cache_write_tokens: Count | None = None
-    reasoning_tokens: Count | None = None
-    total_tokens: Count | None = None
-
-
-class RecordInput(Input):
-    session: Annotated[Name, Meta(description="A label or alias; a new label creates the session.")]
-    query: str
-    response: str | None = None
-    tool_calls: tuple[ToolCallInput, ...] = ()
-    usage: UsageCounts | None = None
-    model: str | None = None
-    provider: str | None = None
-    error: Annotated[str | None, Meta(description="The reason of a failed turn.")] = None
-    id: Annotated[Name | None, Meta(description="An id of your own makes retries safe.")] = None
-    parent: Annotated[
-        str | UnsetType | None, Meta(description="The expected head; a conflict if it has moved.")
-    ] = UNSET
-
-
-class CompactionInput(Input):
+class CompactionInput(CompactionFields, kw_only=True):
     session: Name
-    summary: Annotated[str, Meta(min_length=1)]
-    summarized_through_turn_id: Name
-    first_kept_turn_id: Name | None = None
-    model: Name = "none"
-    tokens_before: Count | None = None
-    tokens_after: Count | None = None
 
 
 ModelFreeStrategy = Literal["sliding_window", "selective"]
@@ -147,31 +111,8 @@ def _get(ledger: Ledger, params: TargetInput) -> TurnOutput:
     return TurnOutput(ledger.get_turn(params.target))
 
 
-def _call(call: ToolCallInput) -> ToolCall:
-    params = {} if call.params is None else call.params
-    # ToolCall.of() takes a str as JSON text; here a str is a value, so it is encoded first.
-    result = None if call.result is None else to_json([call.result])[1:-1]
-    return ToolCall.of(call.tool_name, to_json([params])[1:-1], result, call.error)
-
-
 def _record(ledger: Ledger, params: RecordInput) -> TurnOutput:
-    usage = None if params.usage is None else Usage(*astuple(params.usage))
-    options: dict[str, Any] = {} if params.id is None else {"id": params.id}
-    if params.parent is not UNSET:
-        options["parent"] = params.parent
-    turn = ledger.record(
-        params.session,
-        params.query,
-        params.response,
-        steps=[_call(call) for call in params.tool_calls],
-        usage=usage,
-        status="completed" if params.error is None else "failed",
-        error=params.error,
-        model=params.model,
-        provider=params.provider,
-        **options,
-    )
-    return TurnOutput(turn)
+    return TurnOutput(turn_inputs.record(ledger, params))
 
 
 def _thread(ledger: Ledger, params: ThreadInput) -> ThreadOutput:
@@ -204,8 +145,8 @@ def _compactions(ledger: Ledger, params: TargetInput) -> CompactionsOutput:
 
 
 def _record_compaction(ledger: Ledger, params: CompactionInput) -> TurnOutput:
-    fields = asdict(params)
-    return TurnOutput(ledger.record(fields.pop("session"), compaction=Compaction(**fields)))
+    compaction = turn_inputs.compaction_of(params)
+    return TurnOutput(ledger.record(params.session, compaction=compaction))
 
 
 def _run_compaction(ledger: Ledger, params: CompactInput) -> TurnOutput:
@@ -272,6 +213,7 @@ ABILITIES = (
         output=TurnOutput,
         function=_record,
         writes=True,
+        scope_of=turn_inputs.scope_of,
     ),
     Ability(
         id="ldg:thread:get",

@@ -18,6 +18,7 @@ from agents_ledger.model.access import SCOPES, Scope, Token
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.text import humanize
+from agents_ledger.model.turns import IDLE_MAX_S, IDLE_S
 
 if TYPE_CHECKING:
     from agents_ledger.cli.servers.server import Serving
@@ -39,6 +40,14 @@ UNITS = {"d": DAY_MS, "w": 7 * DAY_MS}
 @click.option("--tls-certificate", type=click.Path(dir_okay=False), help="Certificate, a PEM file.")
 @click.option("--tls-key", type=click.Path(dir_okay=False), help="Private key, a PEM file.")
 @click.option("--insecure", is_flag=True, help="Accept other machines without TLS.")
+@click.option(
+    "--live-timeout",
+    type=click.IntRange(1, IDLE_MAX_S),
+    default=IDLE_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="Fail a live turn of a client after this time without a request.",
+)
 @click.option("--no-browser", is_flag=True, help="Print the address; open no browser.")
 def serve(
     run: Invocation,
@@ -49,9 +58,11 @@ def serve(
     tls_certificate: str | None,
     tls_key: str | None,
     insecure: bool,
+    live_timeout: int,
     no_browser: bool,
 ) -> None:
     """Serve the Command Center and the HTTP API until interrupted."""
+    from agents_ledger.bus.live_turns import LiveLimits
     from agents_ledger.cli.servers.server import Serving
 
     serving = Serving(
@@ -61,6 +72,7 @@ def serve(
         certificate=tls_certificate,
         key=tls_key,
         insecure=insecure,
+        live=LiveLimits(idle_s=live_timeout),
     )
     check_packages()
     with run.writing(create=True) as ledger:
@@ -92,6 +104,8 @@ def start(
     else:
         run.out.line(server.address_with_token)
         note(("Open this address in a browser. Press Ctrl-C to stop the server.", "dim"))
+        if not server.has_public_name:
+            note(("Other machines need a name: pass it with --allow-host.", "dim"))
     sys.stdout.flush()
     if browser and has_display():
         import webbrowser

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from agents_ledger.asgi.limits import AuditLimits, ReadTimeouts
+from agents_ledger.bus.live_turns import LiveLimits
 from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.access import RUN_TOKEN
@@ -28,6 +29,7 @@ PORTS_TRIED = 20
 # New objects between two runs of the garbage collector, which took 6 % of the server's time.
 GARBAGE_MIN = 10_000
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be compared with
 
 
 class Serving(Struct, frozen=True, kw_only=True):
@@ -42,6 +44,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     logins: LoginLimits = LoginLimits()
     timeouts: ReadTimeouts = ReadTimeouts()
     audits: AuditLimits = AuditLimits()
+    live: LiveLimits = LiveLimits()
 
 
 class Server:
@@ -69,9 +72,14 @@ class Server:
     def address(self) -> str:
         """The address without a token."""
         host = f"[{self._serving.host}]" if ":" in self._serving.host else self._serving.host
-        if self._serving.names and host in ("0.0.0.0", "[::]"):  # noqa: S104
-            host = self._serving.names[0]
+        if self._serving.host in ANY_ADDRESS:
+            host = self._serving.names[0] if self._serving.names else "localhost"
         return f"{'https' if self.is_https else 'http'}://{host}:{self.port}/"
+
+    @property
+    def has_public_name(self) -> bool:
+        """Whether every machine that reaches it knows a name that it answers to."""
+        return self._serving.host not in ANY_ADDRESS or bool(self._serving.names)
 
     @property
     def address_with_token(self) -> str:
@@ -100,6 +108,7 @@ class Server:
                 with_broker=self._has_engine(),
                 audits=self._serving.audits,
                 imports=self._imports,
+                live=self._serving.live,
             ),
             http=protocol_with(self._serving.timeouts),
             log_level="warning",

@@ -119,9 +119,10 @@ class Beginning:
         try:
             yield imports
         finally:
-            if imports.status is not None:
-                note(as_typed("The import was stopped. The next `agents-ledger up` continues it."))
+            was_importing = imports.status is not None
             imports.stop()
+            if was_importing:
+                note(as_typed("The import was stopped. The next `agents-ledger up` continues it."))
 
     def begin(self, imports: BackgroundImport) -> None:
         """Called when the page is open: import, then print what the ledger contains."""

@@ -14,6 +14,7 @@ from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.ids import as_id
 from agents_ledger.model.turns import (
     OPEN_CALL,
+    UNSUCCESSFUL_CALL,
     CallStatus,
     Message,
     MessageCodeblock,
@@ -57,6 +58,7 @@ class TurnBuilder:
         self._sequence = 0
         self._messages: dict[str, Message | SpillOffset] = {}
         self._calls: dict[str, ToolCall | SpillOffset] = {}
+        self._files: list[tuple[str, Sequence[MessageFile], str | None]] = []
         self._answered = False
         self._query: list[str] = []
         self._response: str | None = None
@@ -130,12 +132,27 @@ class TurnBuilder:
         )
         self._hold(self._messages, message)
 
-    def add_files(self, message_id: str, files: Sequence[MessageFile]) -> None:
-        """Add files that the tool calls of a message read or wrote."""
-        message = self._held(self._messages, as_id(message_id)) if files else None
-        if message is not None:
-            files = (*message.files, *files)
-            self._hold(self._messages, structs.replace(message, files=files))
+    def add_files(
+        self, message_id: str, files: Sequence[MessageFile], *, call_id: str | None = None
+    ) -> None:
+        """Add files that a message, or a call of it, read or wrote; those of a call only if it
+        succeeds."""
+        if files:
+            self._files.append((as_id(message_id), files, call_id))
+
+    def _accessed(self, status: TurnStatus) -> None:
+        """Add the files to their messages, now that it is known how each call ended."""
+        by_message: dict[str, list[MessageFile]] = {}
+        for message_id, files, call_id in self._files:
+            held = self._calls.get(call_id) if call_id is not None else None
+            if held is None or self._closed(status, held).status not in UNSUCCESSFUL_CALL:
+                by_message.setdefault(message_id, []).extend(files)
+        self._files.clear()
+        for message_id, accessed in by_message.items():
+            message = self._held(self._messages, message_id)
+            if message is not None:
+                files = tuple(dict.fromkeys((*message.files, *accessed)))
+                self._hold(self._messages, structs.replace(message, files=files))
 
     def call(
         self,
@@ -238,6 +255,7 @@ class TurnBuilder:
         if status is None:
             ended = self._answered or self.compaction
             status = "failed" if self.failed else "completed" if ended else "pending"
+        self._accessed(status)
         return Turn(
             self.id,
             self.parent_id,

@@ -95,7 +95,7 @@ def write_batch(tx: Transaction, changes: Sequence[Change]) -> list[Turn]:
         if is_due(change.derived, stored.get(change.turn.id))
     ]
     has_frozen = bool(tx.run("has_frozen"))
-    changes = _rename_frozen_records(tx, due) if has_frozen else due
+    changes = _rename_frozen_records(tx, _keep_above_frozen(tx, due)) if has_frozen else due
     rewritten = [change.turn.id for change in changes if change.stored is not None]
     if rewritten:
         tx.defer_references()
@@ -119,6 +119,30 @@ def write_batch(tx: Transaction, changes: Sequence[Change]) -> list[Turn]:
     new_ids = {turn.id for turn in new}
     index_queue.changed(tx, [c.turn.id for c in changes if c.turn.id not in new_ids])
     return new
+
+
+def _keep_above_frozen(tx: Transaction, changes: Sequence[Change]) -> list[Change]:
+    """A turn that waited for an answer above a frozen one stays there, although its source now has
+    it below: the frozen turn keeps its parent."""
+    parents = {change.turn.id: change.derived.parent_id for change in changes}
+
+    def is_below_itself(change: Change) -> bool:
+        seen = {change.turn.id}
+        above = change.derived.parent_id
+        while above in parents and above not in seen:
+            seen.add(above)
+            above = parents[above]
+        return above in seen or (above is not None and threads.on_thread(tx, change.turn.id, above))
+
+    kept: list[Change] = []
+    for change in changes:
+        stored, derived, turn = change.stored, change.derived, change.turn
+        if stored and stored.parent_id != derived.parent_id and is_below_itself(change):
+            parents[turn.id] = stored.parent_id
+            derived = structs.replace(derived, parent_id=stored.parent_id)
+            turn = structs.replace(turn, parent_turn_id=stored.parent_id)
+        kept.append(change._replace(derived=derived, turn=turn))
+    return kept
 
 
 def _rename_frozen_records(tx: Transaction, changes: Sequence[Change]) -> Sequence[Change]:
@@ -316,7 +340,9 @@ def _linked(tx: Transaction, call: ToolCall, change: Change, children: set[str])
             # The call that spawned it belongs to another turn now, or is about to be retired.
             tx.run("unlink_subagent", label=child)
     parent = heads.find(tx, owner, exact=True) or heads.existing(tx, owner)  # or renamed
-    heads.spawn(tx, Session(child, created_at=call.started_at), parent, call.turn_id, call.id)
+    origin = heads.get(tx, parent.label, exact=True).origin
+    subagent = Session(child, origin=origin, created_at=call.started_at)
+    heads.spawn(tx, subagent, parent, call.turn_id, call.id)
     children.add(child)
     return call
 

@@ -11,7 +11,7 @@ from agents_ledger.ledger.turns.threads import DEEPEST
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.files.file_tools import touched
 from agents_ledger.model.reports.comparison import Branch, Comparison, ToolCount, TouchedFile
-from agents_ledger.model.turns import FileKind
+from agents_ledger.model.turns import UNSUCCESSFUL_CALL, FileKind
 from agents_ledger.store.database import Transaction
 
 ANSWER_MAX = 2000
@@ -47,7 +47,8 @@ def _branch(tx: Transaction, head: str, from_depth: int, limit: int) -> Branch:
     named = {tuple(row) for row in tx.run("range_files", **within)}
     named |= {
         (turn_id, kind, path)
-        for turn_id, tool, _, params, *_ in calls
+        for turn_id, tool, status, params, *_ in calls
+        if status not in UNSUCCESSFUL_CALL
         for kind, path in touched(tool, params)
     }
     answers = (

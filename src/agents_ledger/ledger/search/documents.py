@@ -10,7 +10,14 @@ import msgspec
 from agents_ledger.model.files.file_tools import touched
 from agents_ledger.model.limits import LIMITS, LedgerLimits
 from agents_ledger.model.reports.search import PARTS, Part
-from agents_ledger.model.turns import Message, Turn, TurnStatus, TurnType
+from agents_ledger.model.turns import (
+    UNSUCCESSFUL_CALL,
+    CallStatus,
+    Message,
+    Turn,
+    TurnStatus,
+    TurnType,
+)
 from agents_ledger.store.database import Transaction
 
 VALUE_MAX = 20_000  # characters of a value
@@ -27,6 +34,16 @@ class IndexedPiece(NamedTuple):
     part: Part
     text: str
     tool_name: str | None = None
+
+
+class IndexedCall(NamedTuple):
+    """What a search document needs of a tool call."""
+
+    tool_name: str
+    status: CallStatus
+    params_json: str
+    result_json: str | None
+    error: str | None
 
 
 class IndexedFile(NamedTuple):
@@ -115,7 +132,10 @@ def of_turn(turn: Turn, limits: LedgerLimits = LIMITS) -> SearchDocument:
     for message in turn.messages:
         document.add_message(message.role, message.content, message.thinking)
     for call in turn.tool_calls:
-        _add_call(document, call.tool_name, call.params_json, call.result_json, call.error)
+        indexed = IndexedCall(
+            call.tool_name, call.status, call.params_json, call.result_json, call.error
+        )
+        _add_call(document, indexed)
     for message in turn.messages:
         _add_details(document, message)
     if turn.compaction is not None:
@@ -157,7 +177,7 @@ def _add_steps(
         return has_details
 
     def add_call(turn_id: str, *call: Any) -> None:
-        _add_call(by_id[turn_id], *call)
+        _add_call(by_id[turn_id], IndexedCall(*call))
 
     # Row by row: a turn may be far larger than the part of it that is indexed.
     detailed = any(tx.read_as("document_messages", add_message, ids=ids))
@@ -183,23 +203,18 @@ def _add_rare(tx: Transaction, ids: str, by_id: dict[str, SearchDocument]) -> No
             by_id[turn_id].say("assistant", content)
 
 
-def _add_call(
-    document: SearchDocument,
-    tool_name: str,
-    params_json: str,
-    result_json: str | None,
-    error: str | None,
-) -> None:
-    most = document.value_max
+def _add_call(document: SearchDocument, call: IndexedCall) -> None:
+    most, tool_name = document.value_max, call.tool_name
     document.tools.append(tool_name)
-    params = readable(_value(params_json), most)
+    params = readable(_value(call.params_json), most)
     document.say("tool_call", f"{tool_name}\n{params}", tool_name)
-    if result_json is not None:
-        document.say("tool_result", readable(_value(result_json), most), tool_name)
-    if error:
-        document.say("tool_result", _ends(error, most), tool_name)
-    for kind, path in touched(tool_name, params_json):
-        document.touch(path, kind, tool_name)
+    if call.result_json is not None:
+        document.say("tool_result", readable(_value(call.result_json), most), tool_name)
+    if call.error:
+        document.say("tool_result", _ends(call.error, most), tool_name)
+    if call.status not in UNSUCCESSFUL_CALL:
+        for kind, path in touched(tool_name, call.params_json):
+            document.touch(path, kind, tool_name)
 
 
 # -- values -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from msgspec.structs import asdict, replace
 
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
+from agents_ledger.ledger.sessions.heads import Pointer
 from agents_ledger.ledger.turns import recording, threads, unfinished
 from agents_ledger.ledger.turns.recording import PreparedTurn
 from agents_ledger.model.errors import Conflict, HeadMoved, OutcomeUnknown, Refused
@@ -444,10 +445,14 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     completed = sealing.status == "completed"
     threads.put(tx, turn_id, place, join=completed)
     index_queue.changed(tx, [turn_id])
-    if not completed:
-        return None
-    # The turn is stored in any case: the answer was paid for. The caller learns that the head did
-    # not follow and may fork from it.
+    return _follow(tx, session, parent_id, turn_id) if completed else None
+
+
+def _follow(
+    tx: Transaction, session: Pointer, parent_id: str | None, turn_id: str
+) -> HeadMoved | None:
+    """Move the head to a sealed turn, unless another writer was first. The turn is stored in any
+    case, because the answer was paid for; the caller may fork from it."""
     if session.thread_id != parent_id:
         return HeadMoved(session.label, parent_id, session.thread_id, turn_id)
     heads.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record")

@@ -78,6 +78,7 @@ WORDS = {
     "lock_idle": "FOR UPDATE OF s SKIP LOCKED",
     "lock_projection": "SELECT pg_advisory_xact_lock(hashtext(current_schema() || ' projection'))",
     "lock_summaries": "SELECT pg_advisory_xact_lock(hashtext(current_schema() || ' summaries'))",
+    "lock_tokens": "SELECT pg_advisory_xact_lock(hashtext(current_schema() || ' tokens'))",
     "position": "strpos",
     "ids": "(SELECT json_array_elements_text(CAST(:ids AS json)))",
     "server_now": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",

@@ -38,7 +38,7 @@ WORDS = {
     "clustered": "WITHOUT ROWID",
     # SQLite has one writer at a time, so a transaction that writes needs no row locks.
     **dict.fromkeys(("lock_sessions", "lock_live", "lock_idle"), ""),
-    **dict.fromkeys(("lock_projection", "lock_summaries"), "SELECT 1"),
+    **dict.fromkeys(("lock_projection", "lock_summaries", "lock_tokens"), "SELECT 1"),
     "position": "instr",
     "ids": "(SELECT value FROM json_each(:ids))",
     "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",

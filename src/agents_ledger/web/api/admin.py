@@ -5,14 +5,26 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Response
+from litestar import Response, post
+from litestar.exceptions import PermissionDeniedException
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
-from agents_ledger.model.access import Scope, Token
+from agents_ledger.bus.bus import ScopeMissing
+from agents_ledger.model.access import SCOPES, Scope, Token
 from agents_ledger.model.sessions import Finding
 from agents_ledger.web.requests import WebRequest, decode_part
-from agents_ledger.web.responses import NUMBER_MAX, answer, creates, reads, removes
+from agents_ledger.web.responses import (
+    ERRORS,
+    NUMBER_MAX,
+    OK,
+    TURN_BODY_MAX,
+    answer,
+    as_json,
+    creates,
+    reads,
+    removes,
+)
 from agents_ledger.web.site import ThisSite
 
 
@@ -43,12 +55,23 @@ def get_audit(request: WebRequest, site: ThisSite) -> Response[AuditFindings]:
     return answer(AuditFindings(list(site.ledger.audit())), request)
 
 
-@creates("/bus/{ability:str}", scope="admin", status_code=200)
+@post(
+    "/bus/{ability:str}",
+    sync_to_thread=True,
+    responses=ERRORS,
+    status_code=OK,
+    request_max_body_size=TURN_BODY_MAX,
+    opt={"scopes": SCOPES},
+)
 def invoke(
-    site: ThisSite, ability: FromPath[str], data: JSONBody[dict[str, Any]]
+    request: WebRequest, site: ThisSite, ability: FromPath[str], data: JSONBody[dict[str, Any]]
 ) -> Response[dict[str, Any]]:
-    """Invoke an ability of the Agent Bus. The response reports success or failure."""
-    result = site.bus.try_invoke(decode_part(ability), msgspec.json.encode(data))
+    """Invoke an ability of the Agent Bus; it needs the scope of the ability. The response reports
+    success or failure."""
+    token: Token = request.scope["state"]["token"]
+    result = site.bus.try_invoke(decode_part(ability), as_json(data), may=token.may)
+    if result.error and result.error["details"].get("kind") == ScopeMissing.__name__:
+        raise PermissionDeniedException(result.message or "")
     return answer(msgspec.to_builtins(result))
 
 

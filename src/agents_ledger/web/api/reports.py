@@ -7,6 +7,7 @@ from typing import Annotated
 from litestar import Response
 from litestar.params import FromPath, FromQuery, QueryParameter
 
+from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.reports.comparison import Comparison, WrittenFile
 from agents_ledger.model.reports.search import Found, Order, Touched
 from agents_ledger.model.reports.usage import ToolUsage, UsageBy, UsageReport
@@ -46,6 +47,20 @@ def get_tools(
 ) -> Response[list[ToolUsage]]:
     """Calls, failures and durations of every tool."""
     return answer(list(site.ledger.tools(since=since, until=until, limit=limit)), request)
+
+
+@reads("/permissions")
+def get_permissions(
+    request: WebRequest,
+    site: ThisSite,
+    *,
+    persona: FromQuery[str | None] = None,
+    since: OptionalNumber = None,
+    until: OptionalNumber = None,
+) -> Response[PermissionReview]:
+    """Which tools each persona called, and which calls lacked permission."""
+    review = site.ledger.review_permissions(persona_id=persona, since=since, until=until)
+    return answer(review, request)
 
 
 @reads("/compare")
@@ -101,4 +116,12 @@ def get_touches(
     return answer(site.ledger.files(decode_part(path), limit=limit, after=after), request)
 
 
-ROUTES = (get_usage, get_tools, get_comparison, get_written_files, get_hits, get_touches)
+ROUTES = (
+    get_usage,
+    get_tools,
+    get_permissions,
+    get_comparison,
+    get_written_files,
+    get_hits,
+    get_touches,
+)

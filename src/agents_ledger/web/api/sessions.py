@@ -8,7 +8,7 @@ from litestar import Response
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from agents_ledger.bus.abilities.sessions import persona_at
+from agents_ledger.bus.abilities.sessions import MergeInput, PromoteInput, persona_at
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.reports.pages import SessionLine
 from agents_ledger.model.sessions import (
@@ -31,6 +31,7 @@ from agents_ledger.web.responses import (
     changes,
     creates,
     reads,
+    removes,
 )
 from agents_ledger.web.site import ThisSite
 
@@ -83,6 +84,12 @@ class NewAlias(Struct, frozen=True, forbid_unknown_fields=True):
 
     alias: Key
     reason: AliasReason = "manual"
+
+
+class NewLabel(Struct, frozen=True, forbid_unknown_fields=True):
+    """Another label for a session."""
+
+    label: Key
 
 
 class HeadTurn(Struct, frozen=True):
@@ -203,6 +210,18 @@ def create_fork(request: WebRequest, site: ThisSite, data: JSONBody[NewFork]) ->
     )
 
 
+@creates("/merges")
+def merge_sessions(site: ThisSite, data: JSONBody[MergeInput]) -> Response[Session]:
+    """Merge two sessions into the one with the longer history. No turn is lost."""
+    return answer(site.ledger.merge(data.first, data.second, reason=data.reason))
+
+
+@creates("/promotions")
+def promote_channel(site: ThisSite, data: JSONBody[PromoteInput]) -> Response[Session]:
+    """Make a channel's key and an entity's lead to one session."""
+    return answer(site.ledger.promote(data.channel, data.entity))
+
+
 @creates("/sessions/{key:str}/moves")
 def move_session(site: ThisSite, key: FromPath[str], data: JSONBody[NewMove]) -> Response[Session]:
     """Move the head of a session to another turn."""
@@ -233,6 +252,26 @@ def list_aliases(request: WebRequest, site: ThisSite, key: FromPath[str]) -> Res
 def create_alias(site: ThisSite, key: FromPath[str], data: JSONBody[NewAlias]) -> Response[Alias]:
     """Give a session another name."""
     return answer(site.ledger.alias(data.alias, decode_part(key), reason=data.reason))
+
+
+@removes("/aliases/{alias:str}")
+def remove_alias(site: ThisSite, alias: FromPath[str]) -> Response[Alias]:
+    """Remove an alias. Labels, and names that the next import would add, are refused."""
+    return answer(site.ledger.remove_alias(decode_part(alias)))
+
+
+@creates("/sessions/{key:str}/rename")
+def rename_session(
+    site: ThisSite, key: FromPath[str], data: JSONBody[NewLabel]
+) -> Response[Session]:
+    """Give a session another label. The former label becomes an alias."""
+    return answer(site.ledger.rename(decode_part(key), data.label))
+
+
+@creates("/sessions/{key:str}/unmerge")
+def unmerge_session(site: ThisSite, key: FromPath[str]) -> Response[Session]:
+    """Reverse a merge: the session of this label and its aliases are its own again."""
+    return answer(site.ledger.unmerge(decode_part(key)))
 
 
 @reads("/sessions/{key:str}/history")
@@ -275,11 +314,16 @@ ROUTES = (
     get_session,
     change_session,
     create_fork,
+    merge_sessions,
+    promote_channel,
     move_session,
     undo_move,
     clear_session,
     list_aliases,
     create_alias,
+    remove_alias,
+    rename_session,
+    unmerge_session,
     get_history,
     get_head,
     resolve,

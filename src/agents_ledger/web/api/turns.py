@@ -8,22 +8,28 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 from litestar import Response
-from litestar.params import FromPath, FromQuery, QueryParameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import structs
 
+from agents_ledger.bus import turn_inputs
+from agents_ledger.bus.abilities.reports import ConfigSetting, config_at
+from agents_ledger.bus.turn_inputs import RecordInput
 from agents_ledger.model.context import ProviderFormat
 from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.reports.events import Event
 from agents_ledger.model.reports.trees import Headline, Tree
 from agents_ledger.model.sessions import Thread
 from agents_ledger.model.turns import Message, ToolCall, Turn
-from agents_ledger.web.requests import WebRequest, decode_part
+from agents_ledger.web.requests import WebRequest, check_scope, decode_part
 from agents_ledger.web.responses import (
     PER_PAGE,
+    TURN_BODY_MAX,
     Limit,
     OptionalNumber,
     ResultPage,
     answer,
     as_json,
+    creates,
     reads,
 )
 from agents_ledger.web.site import Site, ThisSite
@@ -33,6 +39,14 @@ BYTES_MAX = 250_000  # of several turns
 BATCH_TURNS = 10
 NODES_MAX = 150
 REACH = 1000  # turns above and below
+
+
+@creates("/turns", request_max_body_size=TURN_BODY_MAX)
+def record_turn(request: WebRequest, site: ThisSite, data: JSONBody[RecordInput]) -> Response[Turn]:
+    """Record a finished turn and move its session to it. With an `id` of your own, a repeated
+    request changes nothing and returns the turn."""
+    check_scope(request, turn_inputs.scope_of(site.ledger, data))
+    return answer(turn_inputs.record(site.ledger, data))
 
 
 @reads("/turns/{turn:str}")
@@ -152,4 +166,31 @@ def get_context(
     return answer({"total_tokens": context.total_tokens, "form": form, "shown": rendered}, request)
 
 
-ROUTES = (get_turn, get_children, get_messages, get_tool_calls, get_thread, get_tree, get_context)
+@reads("/config/{target:str}")
+def get_config(
+    request: WebRequest, site: ThisSite, target: FromPath[str]
+) -> Response[dict[str, ConfigSetting]]:
+    """The configuration that a turn ran with, and which layer set each value."""
+    return answer(config_at(site.ledger, decode_part(target)), request)
+
+
+@reads("/events/{target:str}")
+def get_events(
+    request: WebRequest, site: ThisSite, target: FromPath[str], last: Limit = 20
+) -> Response[list[Event]]:
+    """The messages of a thread's last turns without tool calls, oldest first."""
+    return answer(list(site.ledger.events(decode_part(target), last=last)), request)
+
+
+ROUTES = (
+    record_turn,
+    get_turn,
+    get_children,
+    get_messages,
+    get_tool_calls,
+    get_thread,
+    get_tree,
+    get_context,
+    get_config,
+    get_events,
+)

@@ -37,7 +37,7 @@ class ClaudeCode(Source):
     """Sessions of Claude Code, with their subagents and spilled outputs."""
 
     name = NAME
-    version = 21
+    version = 22
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:

@@ -358,7 +358,8 @@ class _ClaudeTurnContent:
         self.builder.call(call_id, name, block.get("input") or {}, at=at, message_id=message_id)
         if call_id in self.spawned:
             self.builder.spawned(call_id, self.spawned[call_id])
-        self.builder.add_files(message_id, FILE_TOOLS.files(name, as_dict(block.get("input"))))
+        files = FILE_TOOLS.files(name, as_dict(block.get("input")))
+        self.builder.add_files(message_id, files, call_id=call_id)
 
     def _add_results(self, uuid: str, record: Json) -> None:
         at = milliseconds(record.get("timestamp"))

@@ -36,7 +36,7 @@ class Cline(Source):
     """Tasks of Cline and its forks, and sessions of Cline."""
 
     name = NAME
-    version = 6
+    version = 7
     kind: SourceKind = "document"
 
     def roots(self, home: Home) -> Sequence[Path]:

@@ -239,7 +239,7 @@ class ClineTimelineTurn:
         self.builder.call(message_id, tool, params or {"text": text}, at=at)
         # Files belong to messages: here to the last one of the agent.
         files = rules.TASK_FILE_TOOLS.files(tool, fields)
-        self.builder.add_files(self.builder.last_message_id, files)
+        self.builder.add_files(self.builder.last_message_id, files, call_id=message_id)
 
     def _add_output(self, text: str, at: int) -> None:
         call = self.calls.get(self.open_call or "")
@@ -381,7 +381,7 @@ class ClineSessionTurn:
             self.builder.spawned(call_id, self.context.spawned[own_id])
         if tool in rules.SESSION_FILE_TOOLS:
             files = [MessageFile(rules.SESSION_FILE_TOOLS[tool], path) for path in _paths(params)]
-            self.builder.add_files(message_id, files)
+            self.builder.add_files(message_id, files, call_id=call_id)
 
     def _add_result(self, own_id: str, content: Any, at: int, failed: bool) -> None:
         _add_result(self.builder, self.calls.get(own_id, own_id), content, at, failed=failed)

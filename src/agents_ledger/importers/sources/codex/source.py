@@ -33,7 +33,7 @@ HEAD_LINES = 50
 
 class Codex(Source):
     name = NAME
-    version = 17
+    version = 18
 
     def roots(self, home: Home) -> Sequence[Path]:
         configured = home.environment.get("CODEX_HOME")

@@ -308,7 +308,7 @@ class CodexTurnContent:
         self.tool_names[call_id] = name
         files = list(_files(name, payload))
         if self.last_message is not None and files:
-            self.builder.add_files(self.last_message, files)
+            self.builder.add_files(self.last_message, files, call_id=call_id)
         child = as_text(self.events.calls.get(call_id, {}).get("new_thread_id"))
         if child:
             self.builder.spawned(call_id, f"{rules.NAME}:{child}")
@@ -356,9 +356,9 @@ class CodexTurnContent:
         )
         result = without_data(call.result, rules.IMAGE_FIELDS)
         self.builder.result(call.id, result, at=at, **ended._asdict())
-        if self.last_message is not None and ended.status == "completed":
+        if self.last_message is not None:
             files = [MessageFile("written", path) for path in call.written]
-            self.builder.add_files(self.last_message, files)
+            self.builder.add_files(self.last_message, files, call_id=call.id)
 
     def _last_call(self, tool: Any) -> str | None:
         calls = reversed(self.tool_names.items())

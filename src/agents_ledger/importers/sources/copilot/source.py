@@ -48,7 +48,7 @@ YAML_BLOCK = re.compile(r"[|>][+-]?(?: |$)")  # the value is in the lines below
 
 class Copilot(Source):
     name = NAME
-    version = 15
+    version = 16
 
     def roots(self, home: Home) -> Sequence[Path]:
         folder = home.chosen("COPILOT_HOME", home.home / ".copilot")

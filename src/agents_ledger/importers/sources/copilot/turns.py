@@ -209,7 +209,7 @@ class CopilotTurnContent:
         if tool and self.last_message and "toolName" not in request:
             is_view = tool == "str_replace_editor" and params.get("command") == "view"
             files = rules.FILE_TOOLS.files("view" if is_view else tool, params)
-            self.builder.add_files(self.last_message, files)
+            self.builder.add_files(self.last_message, files, call_id=call_id)
 
     def _result(self, name: str, data: dict[str, Any], at: int) -> None:
         call_id = as_text(data.get("toolCallId")) or ""

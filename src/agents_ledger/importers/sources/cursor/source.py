@@ -62,7 +62,7 @@ class Cursor(Source):
     """Chats of the Cursor editor, and sessions of its agent."""
 
     name = rules.NAME
-    version = 17
+    version = 18
     kind: SourceKind = "rows"
     tables = TABLES
 

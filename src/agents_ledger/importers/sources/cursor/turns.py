@@ -201,6 +201,7 @@ class ChatTurn:
             source_status=source_status,
             spawned=self.facts.spawned.get(call_id),
         )
+        self.builder.add_files(message.id, list(_called_files(call)), call_id=call_id)
 
 
 def _error_text(error: Any) -> str:
@@ -219,7 +220,7 @@ def _merged_context(context: dict[str, Any], sent: dict[str, Any]) -> dict[str, 
 def _files(record: dict[str, Any]) -> Iterable[MessageFile]:
     """The files of a message; a file counts once for each of its first lines."""
     unique: dict[tuple[str, str, int | None], MessageFile] = {}
-    for file in (*_attached_files(record), *_called_files(record)):
+    for file in _attached_files(record):
         unique.setdefault((file.kind, file.file_path, file.line_start), file)
     return unique.values()
 
@@ -236,13 +237,12 @@ def _attached_files(record: dict[str, Any]) -> Iterator[MessageFile]:
             yield MessageFile("attached", path, *_line_range(chunk))
 
 
-def _called_files(record: dict[str, Any]) -> Iterator[MessageFile]:
-    for call in records.tool_calls(record):
-        params = as_dict(records.params_of(call))
-        for file in rules.FILE_TOOLS.files(str(call.get("name")), params):
-            path = path_of(file.file_path)
-            if path:
-                yield MessageFile(file.kind, path)
+def _called_files(call: dict[str, Any]) -> Iterator[MessageFile]:
+    params = as_dict(records.params_of(call))
+    for file in rules.FILE_TOOLS.files(str(call.get("name")), params):
+        path = path_of(file.file_path)
+        if path:
+            yield MessageFile(file.kind, path)
 
 
 def _path(item: dict[str, Any]) -> str | None:

@@ -144,7 +144,7 @@ class _GeminiTurn:
             source_status=source_status,
             spawned=f"{rules.NAME}:{agent}" if agent else self.context.spawned.get(call_id),
         )
-        self.builder.add_files(message_id, rules.FILE_TOOLS.files(name, args))
+        self.builder.add_files(message_id, rules.FILE_TOOLS.files(name, args), call_id=call_id)
 
 
 def _input(message: dict[str, Any]) -> tuple[str, dict[str, Any]]:

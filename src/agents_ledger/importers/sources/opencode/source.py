@@ -42,7 +42,7 @@ SCHEMA = re.compile(
 
 class OpenCode(Source):
     name = NAME
-    version = 6
+    version = 7
     kind: SourceKind = "rows"
     tables = TABLES
 

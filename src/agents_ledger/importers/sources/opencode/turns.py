@@ -197,6 +197,9 @@ class OpencodeTurnContent:
             source_status=word,
             spawned=session_label(child) if child else None,
         )
+        names = rules.FILE_TOOLS.files(str(part.get("tool")), as_dict(state.get("input")))
+        files = [MessageFile(n.kind, path) for n in names if (path := path_of(n.file_path))]
+        self.builder.add_files(message_id, files, call_id=call_id)
 
 
 def _metadata(message: OpencodeMessage) -> dict[str, Any]:
@@ -240,9 +243,5 @@ def _file_names(message: OpencodeMessage) -> Iterator[tuple[FileKind, Any]]:
         elif kind == "patch":
             for name in as_list(part.get("files")):
                 yield "written", name
-        elif kind == "tool":
-            params = as_dict(as_dict(part.get("state")).get("input"))
-            for file in rules.FILE_TOOLS.files(str(part.get("tool")), params):
-                yield file.kind, file.file_path
     for name in as_list(as_dict(message.info.get("snapshot")).get("files")):
         yield "written", name

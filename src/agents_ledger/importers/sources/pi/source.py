@@ -85,7 +85,7 @@ def _is_openclaw(path: Path, records: list[PiRecord]) -> bool:
 
 class Pi(Source):
     name = "pi"
-    version = 11
+    version = 12
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:
@@ -113,7 +113,7 @@ class OpenClaw(Source):
     """Sessions of OpenClaw, under each of its names."""
 
     name = "openclaw"
-    version = 11
+    version = 12
     kind: SourceKind = "lines"
     tables = TABLES
 

@@ -313,7 +313,7 @@ class _PiTurnContent:
         )
         own = self._unique_name(entry, call_id)
         self.builder.call(own, name, params, at=entry.at, message_id=entry.key)
-        self.builder.add_files(entry.key, list(_files(name, params)))
+        self.builder.add_files(entry.key, list(_files(name, params)), call_id=own)
         if own in self.spawned:
             self.builder.spawned(own, self.spawned[own])
 

@@ -19,7 +19,7 @@ SEARCHED_LINES = 20
 
 class QwenCode(Source):
     name = NAME
-    version = 1
+    version = 2
 
     def roots(self, home: Home) -> Sequence[Path]:
         qwen = home.chosen("QWEN_HOME", home.home / ".qwen")

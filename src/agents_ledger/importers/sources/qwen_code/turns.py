@@ -109,7 +109,7 @@ def _add_calls(builder: TurnBuilder, message_id: str, parts: list[Any], at: int)
         if name:
             call_id = as_text(call.get("id")) or f"{message_id}:{number}"
             builder.call(call_id, name, args, at=at, message_id=message_id)
-            builder.add_files(message_id, rules.FILE_TOOLS.files(name, args))
+            builder.add_files(message_id, rules.FILE_TOOLS.files(name, args), call_id=call_id)
 
 
 def _add_results(builder: TurnBuilder, parts: list[Any], shown: dict[str, Any], at: int) -> None:

@@ -1,5 +1,9 @@
 -- Who may ask a server what.
 
+-- lock_tokens --
+-- Taken before a token is created: two of the same name must not be created at once.
+<lock_tokens>;
+
 -- insert_token --
 INSERT INTO access_tokens (id, name, secret_hash, scopes, created_at, expires_at)
 VALUES (:id, :name, :secret_hash, :scopes, :created_at, :expires_at);

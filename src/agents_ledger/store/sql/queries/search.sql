@@ -72,7 +72,7 @@ SELECT m.turn_id, m.role, m.content, m.thinking, m.has_details
 FROM messages m WHERE m.turn_id IN <ids> ORDER BY m.turn_id, m.sequence;
 
 -- document_calls --
-SELECT c.turn_id, c.tool_name, c.params_json, c.result_json, c.error
+SELECT c.turn_id, c.tool_name, c.status, c.params_json, c.result_json, c.error
 FROM tool_calls c WHERE c.turn_id IN <ids> ORDER BY c.turn_id, c.sequence;
 
 -- document_files --
