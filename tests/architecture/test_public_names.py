@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 import agents_ledger
 from agents_ledger import LedgerError
@@ -139,10 +140,12 @@ def test_every_error_below_a_family_says_what_to_do_next() -> None:
 # -- the package as a program -----------------------------------------------------------------
 
 
+@pytest.mark.finding("users-30")
 def test_the_version_is_that_of_the_installed_package() -> None:
     assert agents_ledger.__version__ == importlib.metadata.version("agents-ledger")
 
 
+@pytest.mark.finding("users-30")
 def test_python_dash_m_runs_the_command_line() -> None:
     command = [sys.executable, "-m", "agents_ledger", "--help"]
     run = subprocess.run(command, capture_output=True, text=True, check=True)

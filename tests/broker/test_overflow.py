@@ -57,6 +57,25 @@ def test_a_session_is_compacted_ahead_of_the_limit(with_broker: WithBroker, ledg
     assert ledger.thread("main", last=0).depth == 10
 
 
+@pytest.mark.finding("users-11")
+def test_a_plain_function_summarises_for_the_broker(address: str, ledger: Ledger) -> None:
+    long_thread(ledger)
+
+    async def act() -> Any:
+        async with (
+            AsyncLedger.open(address) as handle,
+            Broker(
+                handle, limits(5000), EchoEngine(), summariser=lambda prompt: "Short."
+            ) as broker,
+        ):
+            return await answer_of(broker, "main", "short")
+
+    done = asyncio.run(asyncio.wait_for(act(), PATIENCE_S))
+
+    assert done.text == "short"
+    assert ledger.compactions("main")[0].summary == "Short."
+
+
 def test_after_an_overflow_the_session_is_compacted_and_retried_once(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:

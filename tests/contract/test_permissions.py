@@ -45,7 +45,7 @@ def test_calls_are_judged_by_what_their_turn_had_and_was_granted(ledger: Ledger)
         ("atlas", "Read", 1, 0, 0, 0),
         ("atlas", "mcp__x__y", 1, 0, 0, 0),
     ]
-    assert review.unsaid == 2
+    assert review.unchecked == 2
 
 
 def test_a_review_is_of_a_persona_and_a_time(ledger: Ledger) -> None:

@@ -334,7 +334,7 @@ def test_an_entry_may_be_named_by_its_first_letters(queue: Queue) -> None:
 
     assert queue.get("pear").id == queue.cancel("pear-").id == "pear-1"
     assert queue.retry("pear").status == "waiting"
-    with pytest.raises(Ambiguous, match=r"several entries begin with 'appl': apple-1, apple-2$"):
+    with pytest.raises(Ambiguous, match=r"several entries begin with 'appl': apple-1, apple-2\n"):
         queue.cancel("appl")
     with pytest.raises(NotFound):
         queue.get("pea")

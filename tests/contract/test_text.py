@@ -30,6 +30,7 @@ from tests.statements import Meddled, fail_each_statement
 
 ODD = "a\x00b\ud800c\x1ad\x1a0000e\U0001f600f\udfff\ud83d\ude00ß\u2028\r\n'\"\\%s ?:x $1\x7f\x1a"
 # JSON has no way to tell a pair written as two from the character it makes.
+ODD_JSON = json.dumps(ODD, ensure_ascii=False)
 JSON_ODD = ODD.replace("\ud83d\ude00", "")
 KINDS = {
     "NUL": "a\x00b",
@@ -69,14 +70,16 @@ def test_odd_text_survives_in_every_field_of_a_turn(ledger: Ledger, raw: Raw) ->
         "assistant",
         ODD,
         thinking=ODD,
-        context_json=ODD,
-        metadata_json=ODD,
+        context_json=ODD_JSON,
+        metadata_json=ODD_JSON,
         tool_call_id=ODD,
         files=(MessageFile("read", ODD, 1, 2),),
         lints=(MessageLint(ODD, ODD, ODD),),
         codeblocks=(MessageCodeblock(ODD, ODD, ODD),),
     )
-    call = ToolCall(ODD, ODD, ODD, ODD, id=ODD, source_status=ODD, spawned_session_label=ODD)
+    call = ToolCall(
+        ODD, ODD_JSON, ODD_JSON, ODD, id=ODD, source_status=ODD, spawned_session_label=ODD
+    )
     compaction = Compaction(
         ODD, first, second, compaction_type=ODD, model=ODD, provider=ODD, trigger=ODD,
         metadata_json=ODD,
@@ -85,9 +88,9 @@ def test_odd_text_survives_in_every_field_of_a_turn(ledger: Ledger, raw: Raw) ->
         "model": ODD,
         "provider": ODD,
         "toolset_name": ODD,
-        "tools_available": ODD,
-        "permissions_granted": ODD,
-        "permissions_used": ODD,
+        "tools_available": ODD_JSON,
+        "permissions_granted": ODD_JSON,
+        "permissions_used": ODD_JSON,
         "source_event_id": ODD,
         "workspace_path": ODD,
         "system_prompt": ODD,
@@ -194,10 +197,10 @@ def test_a_reader_learns_of_the_first_escape_that_another_writes(
 
 
 def test_many_rows_written_at_once_tell_of_their_escapes(ledger: Ledger) -> None:
-    ledger.record("main", "plain", steps=[ToolCall("a", "{}", ODD), ToolCall("b", "{}", ODD)])
+    ledger.record("main", "plain", steps=[ToolCall(name, "{}", ODD_JSON) for name in "ab"])
 
     (turn,) = ledger.thread("main").turns
-    assert [call.result_json for call in turn.tool_calls] == [ODD, ODD]
+    assert [call.result_json for call in turn.tool_calls] == [ODD_JSON, ODD_JSON]
 
 
 def test_a_copy_tells_of_the_escapes_it_took_over(

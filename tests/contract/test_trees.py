@@ -121,6 +121,27 @@ def test_roots_come_newest_first_in_pages(ledger: Ledger) -> None:
     assert ledger.latest_roots(limit=2, before=ids[3]) == (ids[2], ids[1])
 
 
+@pytest.mark.finding("users-2")
+def test_the_newest_root_by_time_comes_first_whatever_its_id(ledger: Ledger) -> None:
+    for turn_id, at in (("z-oldest", 1000), ("b", 3000), ("a-newest", 4000), ("c", 3000)):
+        ledger.record(f"s-{turn_id}", "q", "r", id=turn_id, started_at=at, completed_at=at)
+
+    assert ledger.latest_roots() == ("a-newest", "c", "b", "z-oldest")
+    assert ledger.latest_roots(limit=2, before="c") == ("b", "z-oldest")
+    assert ledger.latest_roots(since=3000, until=4000) == ("c", "b")
+
+
+@pytest.mark.finding("users-2")
+def test_of_too_many_nodes_the_oldest_by_time_are_left_out(ledger: Ledger) -> None:
+    for number, turn_id in enumerate(("z-root", "y", "x", "w", "v")):
+        ledger.record("main", "q", "r", id=turn_id, started_at=1000 + number, completed_at=2000)
+
+    tree = ledger.tree("z-root", fold=False, limit=3)
+
+    assert [node.headline.turn.id for node in tree.nodes] == ["z-root", "w", "v"]
+    assert tree.left_out == 2
+
+
 def test_a_headline_names_its_turn_alone_and_begins_like_its_query(ledger: Ledger) -> None:
     for turn_id in ("same-letters-1", "same-letters-12", "same-letters-2", "other-letters"):
         ledger.record("main", "x" * 1000, "answer", id=turn_id)

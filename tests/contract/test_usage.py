@@ -140,7 +140,7 @@ def test_a_model_without_a_price_is_named_and_never_guessed(ledger: Ledger) -> N
     assert lines["claude-opus-55"].cost_microdollars is None
     assert lines["claude-opus-55"].unpriced_turns == 1
     assert report.unpriced == ("(no model)", "claude-opus-55")
-    assert (report.total.unpriced_turns, report.total.untold) == (2, 1)
+    assert (report.total.unpriced_turns, report.total.turns_without_tokens) == (2, 1)
     assert report.total.cost_microdollars == lines["claude-opus-5"].cost_microdollars
     assert report.priced_on == "2026-08-05"
 
@@ -242,3 +242,60 @@ def test_the_steps_of_durations_are_those_of_the_statement() -> None:
     sql = queries.load(WORDS)["tool_days"]
 
     assert [int(step) for step in re.findall(r"(?:THEN|ELSE) ([1-9]\d*)\b", sql)] == list(STEPS)
+
+
+@pytest.mark.finding("users-31")
+def test_a_block_is_five_hours_from_its_first_hour(ledger: Ledger) -> None:
+    half = HOUR // 2
+    for at in (half, 4 * HOUR + half, 5 * HOUR, 9 * HOUR, 10 * HOUR, 30 * HOUR):
+        spend(ledger, at=NOON + at)
+
+    assert keys(ledger.usage("block")) == [
+        ("2026-03-01 12:00", 2),
+        ("2026-03-01 17:00", 2),
+        ("2026-03-01 22:00", 1),
+        ("2026-03-02 18:00", 1),
+    ]
+    assert keys(ledger.usage("block", limit=1)) == [("2026-03-02 18:00", 1)]
+    tokyo = timezone(timedelta(hours=9))
+    assert keys(ledger.usage("block", zone=tokyo, limit=1)) == [("2026-03-03 03:00", 1)]
+
+
+@pytest.mark.finding("users-31")
+def test_usage_by_agent_counts_every_turn_once(ledger: Ledger) -> None:
+    ledger.create_session(Session("other", origin="codex"))
+    first = spend(ledger, "other")
+    ledger.fork(first, label="fork")
+    spend(ledger, "fork")
+    spend(ledger, "main", status="failed", error="no")
+
+    assert keys(ledger.usage("agent")) == [("native", 2), ("codex", 1)]
+    assert ledger.usage("agent", model="opus").total == ledger.usage("day").total
+
+
+@pytest.mark.finding("users-18")
+def test_a_whole_name_comes_before_its_parts(ledger: Ledger) -> None:
+    spend(ledger, "one", model="gpt-5")
+    spend(ledger, "two", model="gpt-5.4")
+    spend(ledger, "three", model="gpt-5.4", workspace_path="/q/oh-my-posh")
+
+    assert keys(ledger.usage("model", model="gpt-5")) == [("gpt-5", 1)]
+    assert keys(ledger.usage("model", model="gpt")) == [("gpt-5.4", 2), ("gpt-5", 1)]
+    assert keys(ledger.usage("session", model="gpt-5")) == [("one", 1)]
+    assert keys(ledger.usage("session", model="gpt-5.4")) == [("three", 1), ("two", 1)]
+    assert keys(ledger.usage("session", project="oh-my-posh")) == [("three", 1)]
+
+
+@pytest.mark.finding("users-31")
+def test_sessions_count_only_the_selected_turns(ledger: Ledger) -> None:
+    spend(ledger, "one", model="big", usage=Usage(10, 1))
+    spend(ledger, "one", model="small", usage=Usage(1000, 1))
+    spend(ledger, "two", model="big", usage=Usage(100, 1), at=NOON + DAY)
+
+    report = ledger.usage("session", model="big", limit=1)
+
+    assert keys(report) == [("two", 1)]
+    assert (report.total.turns, report.left_out) == (2, 1)
+    before = ledger.usage("session", until=NOON + DAY)
+    assert keys(before) == [("one", 2)]
+    assert sum(line.spent.total_tokens for line in before.lines) == before.total.total_tokens

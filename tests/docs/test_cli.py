@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
+from agents_ledger.cli import INTERRUPTED
 from agents_ledger.cli.errors import EXIT_CODES
-from agents_ledger.cli.main import COMMANDS, INTERRUPTED, PIPE_CLOSED, main
+from agents_ledger.cli.main import COMMANDS, PIPE_CLOSED, main
 from tests.docs.console import ROOT, blocks, commands, masked, printed
 from tests.importers.claude_log import SESSION, Log
 
@@ -62,7 +63,7 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
     answers = {
         "up": "up",
         "import": f"import {log.save()}",
-        "export": f"export claude-code:{SESSION} --output {tmp_path / 'given'}",
+        "export": f"export claude-code:{SESSION} --format source --output {tmp_path / 'given'}",
         "rederive": "rederive",
         "sessions": "sessions",
         "show": "show demo",
@@ -78,6 +79,8 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "fork": "fork demo",
         "archive": "archive demo-search",
         "alias": "alias demo-strict strict",
+        "rename": "rename demo-strict demo-exact",
+        "merge": "merge demo demo-exact",
         "note": "note demo-strict --star",
         "history": "history demo-strict",
         "undo": "undo demo-strict",

@@ -20,12 +20,25 @@ def test_the_ten_lines_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.Mon
 
     with Ledger.open("ledger.db", read_only=True) as ledger:
         [turn] = ledger.thread("main").turns
-        assert ledger.head("other-idea") == turn.id
+        assert [session.thread_id for session in ledger.sessions()] == [turn.id, turn.id]
         assert turn.response is not None
         assert turn.response.content == "Two fixes."
         assert turn.tool_calls[0].tool_name == "Read"
         assert turn.total_tokens == 853
         assert ledger.audit() == ()
+
+
+@pytest.mark.finding("users-8")
+def test_the_ten_lines_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    [story] = blocks("README.md", "python")
+
+    run_python(story, tmp_path)
+    run_python(story, tmp_path)
+
+    with Ledger.open("ledger.db", read_only=True) as ledger:
+        assert ledger.thread("main").depth == 2
+        assert len(ledger.sessions()) == 3
 
 
 def test_the_ten_lines_run_on_a_server(new_schema: Callable[[], str], tmp_path: Path) -> None:

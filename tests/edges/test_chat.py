@@ -185,7 +185,7 @@ def test_an_imported_conversation_can_be_continued(run: Run, file: str, tmp_path
     after = run("resume", label)
     assert after.out == resumed.out == f"cd /home/dev/shop && claude --resume {SESSION}\n"
     assert "continued in the ledger" in after.err
-    assert run("resume", label, "--json").json["went_on_here"] is True
+    assert run("resume", label, "--json").json["continued_in_ledger"] is True
 
 
 def test_resume_falls_back_to_continuing_here(run: Run, made: str) -> None:
@@ -195,6 +195,13 @@ def test_resume_falls_back_to_continuing_here(run: Run, made: str) -> None:
     assert run("resume", "work").out == "agents-ledger chat work\n"
     assert run("resume", "odd name").out == "agents-ledger chat 'odd name'\n"
     assert run("resume", "gone").code == 3
+
+
+@pytest.mark.finding("users-23")
+def test_a_suggested_command_quotes_labels(run: Run, made: str) -> None:
+    answer = run("rerun", "work", "--label", "another name")
+
+    assert "agents-ledger compare work 'another name'" in answer.err
 
 
 def test_a_turn_is_rerun_with_another_model(run: Run, made: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -83,22 +84,36 @@ def test_the_ledger_is_the_one_named_last_or_the_environment_s(run: Run, tmp_pat
 
 
 @pytest.mark.usefixtures("ticking")
-def test_sessions_are_listed_latest_first_with_their_heads(run: Run, ledger: Ledger) -> None:
+def test_sessions_are_listed_latest_first_with_their_titles(run: Run, ledger: Ledger) -> None:
     ledger.record("old", "first question", "answer", usage=Usage(1000, 234))
-    head = ledger.record("new", "second\nquestion", "answer").id
+    ledger.record("new", "second\nquestion", "answer")
     ledger.annotate("old", title="The old one", starred=True)
     ledger.create_session("nothing-yet")
 
     answer = run("sessions")
 
-    lines = [line.split() for line in answer.out.splitlines()]
-    assert lines[0][:5] == ["SESSION", "HEAD", "TURNS", "TOKENS", "AGE"]
-    assert [line[0] for line in lines[1:]] == ["nothing-yet", "new", "old"]
-    assert head.startswith(lines[2][1])
-    assert "second question" in answer.out
-    assert "★ · The old one · first question" in answer.out
-    assert "1.2k" in answer.out
-    assert "empty" in answer.out
+    heads, *rows = [re.split(r"  +", line) for line in answer.out.splitlines()]
+    assert heads == ["TITLE", "SESSION", "TURNS", "TOKENS", "AGE"]
+    assert [row[:4] for row in rows] == [
+        ["(untitled)", "nothing-yet", "0", "0"],
+        ["second question", "new", "1", "0"],
+        ["★ The old one", "old", "1", "1.2k"],
+    ]
+
+
+@pytest.mark.finding("users-21")
+@pytest.mark.usefixtures("ticking")
+def test_show_defaults_to_the_latest_session(run: Run, ledger: Ledger) -> None:
+    assert run("show").code == 3
+    ledger.record("old", "first question", "answer")
+    with ledger.turn("new", "second question") as turn:
+        turn.tool_call("Task", id="c").spawn("helper")
+        turn.respond("answer")
+    ledger.record("helper", "third question", "answer")
+
+    assert run("show").out.startswith("new\n")
+    assert "second question" in run("show", "--events").out
+    assert run("show", "o").out.startswith("old\n")
 
 
 def test_sessions_in_json_have_their_thread(run: Run, ledger: Ledger) -> None:
@@ -154,9 +169,12 @@ def test_sessions_are_narrowed_by_folder_model_time_and_kind(
     assert listed("--no-subagents") == {"here", "there"}
     assert listed("--project", ".") == listed("--project", str(tmp_path)) == {"here"}
     assert listed("--project", "/elsewhere") == listed("--model", "small") == {"there"}
+    assert listed("--project", "elsewhere") == {"there"}
+    assert listed("--until", "1h") == set()
+    assert listed("--until", "2199-01-01") == {"here", "there", "helper"}
     assert listed("--since", "1h") == {"here", "there", "helper"}
     assert listed("--since", "2199-01-01") == set()
-    assert run("sessions", "--since", "soon").code == 5
+    assert run("sessions", "--since", "soon").code == 2
 
 
 def test_that_nothing_matches_is_not_that_there_is_nothing(run: Run, ledger: Ledger) -> None:
@@ -171,7 +189,7 @@ def test_an_empty_label_is_not_one_made_up(run: Run, ledger: Ledger) -> None:
 
     answer = run("fork", "main", "--label", "")
 
-    assert answer.code == 5
+    assert answer.code == 2
     assert "the label is empty" in answer.err
     assert [session.label for session in ledger.sessions()] == ["main"]
 
@@ -179,7 +197,7 @@ def test_an_empty_label_is_not_one_made_up(run: Run, ledger: Ledger) -> None:
 def test_a_token_is_not_made_to_expire_at_once(run: Run, ledger: Ledger) -> None:
     answer = run("token", "create", "x", "--expires", "0d")
 
-    assert answer.code == 5
+    assert answer.code == 2
     assert "not a valid lifetime" in answer.err
     assert run("token", "list", "--json").json["tokens"] == []
 
@@ -488,3 +506,33 @@ def test_a_query_on_a_server_cannot_leave_its_transaction(new_schema: Any) -> No
         ledger.record("demo", Message("user", "still there?"), "yes")
         assert isinstance(ledger.get_turn("demo"), Turn)
         ledger.create_session(Session("also"))
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+@pytest.mark.finding("users-32")
+def test_a_session_is_renamed_and_its_alias_removed(run: Run, ledger: Ledger) -> None:
+    ledger.record("draft", "q", "r")
+
+    assert run("rename", "draf", "release").out == "release is the new label of draft\n"
+    assert ledger.session("draft").label == "release"
+    assert run("alias", "release", "other", "--remove").code == 3
+    assert run("alias", "release", "draft", "--remove").err == "Session release has no aliases.\n"
+    assert run("show", "draft").code == 3
+    assert run("alias", "release", "--remove").code == 2
+    ledger.record("taken", "q", "r")
+    assert run("rename", "release", "taken").code == 4
+
+
+@pytest.mark.finding("users-32")
+def test_sessions_are_merged_and_made_their_own_again(run: Run, ledger: Ledger) -> None:
+    chain(ledger, "long", 2)
+    chain(ledger, "short", 1)
+
+    assert run("merge", "sho", "long").out == "long now includes short\n"
+    assert ledger.session("short").label == "long"
+    assert run("merge", "short", "--undo").out == "short is a session of its own again\n"
+    assert ledger.session("short").label == "short"
+    for words in (["short"], ["short", "long", "--undo"]):
+        assert run("merge", *words).code == 2

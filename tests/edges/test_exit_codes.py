@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.cli.errors import EXIT_CODES
+from agents_ledger.cli.main import COMMANDS, OTHER_NAMES
 from agents_ledger.model import errors
 from tests.builders import chain
 from tests.edges.conftest import Answer, Run, call
@@ -82,7 +84,7 @@ def test_what_the_rules_refuse(run: Run, file: str) -> None:
         chain(ledger, "main", 2)
         ledger.create_session("empty")
 
-    told(run("show", "01"), 3, "no session or turn '01'")
+    told(run("show", "01"), 5, "several turns begin with '01'")
     told(run("show", ledger_prefix(file)), 5, "several turns begin with")
     told(run("fork", "empty"), 5, "session 'empty' is empty")
     told(run("tree", "empty"), 5, "session 'empty' is empty")
@@ -121,7 +123,7 @@ def test_what_was_refused_says_what_to_do_instead(run: Run, file: str, tmp_path:
     request.write_text("{")
     told(run("import", "--request", str(request)), 5, "is not valid JSON")
     request.write_text('{"source": "nowhere"}')
-    told(run("import", "--request", str(request)), 5, "source_unsupported")
+    told(run("import", "--request", str(request)), 5, "idempotency_key_required")
     told(run("search", "a" * 10_001), 5, "at most 10,000 characters")
     told(run("search", "a " * 101), 5, "at most 100 words")
     told(run("search", '"' + "a " * 1001 + '"'), 5, "words with those of phrases")
@@ -180,22 +182,24 @@ def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 
     answer = call("--ledger", "postgresql://localhost/db", "sessions")
 
-    told(answer, 6, "PostgreSQL needs psycopg")
-    assert "agents-ledger[postgres]" in answer.err
+    told(answer, 5, "PostgreSQL requires the package psycopg")
+    assert "[postgres]" in answer.err
 
 
+@pytest.mark.finding("users-29")
 @pytest.mark.parametrize(
     ("words", "what"),
     [
         (["frok"], "No such command 'frok'. Did you mean 'fork'?"),
         (["xyzzy"], "No such command 'xyzzy'."),
-        (["show"], "Missing argument 'TARGET'"),
+        (["compare", "a"], "Missing argument 'B'"),
+        (["list"], "No such command 'list'. Did you mean 'sessions'?"),
         (["show", "a", "b"], "unexpected extra argument"),
         (["show", "a", "--last", "0"], "Invalid value for '--last'"),
         (["sessions", "--bogus"], "No such option '--bogus'"),
         (["sessions", "--status", "lost"], "Invalid value for '--status'"),
         (["tree", "--below"], "--below requires a TARGET"),
-        (["sql", "SELECT 1", "--csv", "--json"], "--csv and --json cannot be combined"),
+        (["sessions", "--since", "soon"], "Invalid value for '--since': 'soon' is not a date."),
         (["copy", "a"], "Missing argument 'TO'"),
         (["fork", "a", "--label"], "Option '--label' requires an argument."),
         (["--ledger"], "Option '--ledger' requires an argument."),
@@ -205,12 +209,56 @@ def test_what_was_typed_wrongly(run: Run, words: list[str], what: str) -> None:
     told(run(*words), 2, what)
 
 
+@pytest.mark.finding("users-29")
+@pytest.mark.parametrize(
+    ("words", "code", "name"),
+    [
+        (["show", "nobody"], 3, "not_found"),
+        (["fork", "main", "--label", "main"], 4, "name_taken"),
+        (["sql", "DELETE FROM turns"], 5, "refused"),
+        (["usage", "--since", "never"], 2, "usage"),
+        (["sql", "SELECT 1", "--csv"], 2, "usage"),
+        (["frok"], 2, "usage"),
+    ],
+)
+def test_with_json_an_error_is_one_json_object(
+    run: Run, file: str, words: list[str], code: int, name: str
+) -> None:
+    with Ledger.open(file) as ledger:
+        ledger.record("main", "one")
+
+    answer = run(*words, "--json")
+
+    assert (answer.code, answer.out) == (code, "")
+    error = json.loads(answer.err)
+    assert error.pop("message") in run(*words).err or name == "usage"
+    assert error.pop("hint")
+    assert error == {"schema_version": 1, "code": name}
+
+
+def test_json_after_two_dashes_is_an_argument(run: Run, file: str) -> None:
+    Ledger.open(file).close()
+
+    told(run("show", "--", "--json"), 3, "there is no session or turn '--json'")
+
+
+@pytest.mark.finding("users-20")
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_what_others_call_a_command_is_suggested(name: str) -> None:
+    assert name not in COMMANDS
+    suggestion = OTHER_NAMES[name]
+    assert suggestion in {*COMMANDS, "--help", "--version"}
+    assert f"Did you mean '{suggestion}'?" in call(name).err
+
+
 def test_the_hint_names_the_command_that_was_typed_wrongly() -> None:
     assert "hint: See `agents-ledger fork --help`." in call("fork", "a", "--label").err
 
 
-def test_no_command_at_all_shows_the_help() -> None:
+@pytest.mark.finding("users-33")
+def test_no_command_at_all_shows_the_help_in_groups() -> None:
     answer = call()
 
     assert answer.code == 2
-    assert "Explore:" in answer.err
+    for group in ("Start", "Explore", "Sessions", "Transfer", "Health", "Servers"):
+        assert f"\n{group}:\n" in answer.err

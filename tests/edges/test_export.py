@@ -10,6 +10,7 @@ import pytest
 
 from agents_ledger import Ledger
 from tests.edges.conftest import Run
+from tests.importers.claude_log import SESSION, Log, text
 
 SECRET = "ghp_" + "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA3bC6"
 
@@ -113,3 +114,78 @@ def test_a_folder_is_not_written_to(run: Run, ledger: Ledger, tmp_path: Path) ->
 
     assert answer.code == 5
     assert "is a folder" in answer.err
+
+
+@pytest.mark.finding("users-22")
+def test_an_imported_session_is_exported_as_masked_markdown(run: Run, tmp_path: Path) -> None:
+    log = Log(tmp_path / "claude")
+    log.user("a1", f"Use {SECRET}.")
+    log.assistant("a2", text("Done."))
+    run("import", str(log.save()))
+
+    answer = run("export", f"claude-code:{SESSION}")
+
+    assert answer.code == 0
+    assert answer.out.startswith("# ")
+    assert SECRET not in answer.out
+    assert "masked 1 GitHub token" in answer.err
+    assert SECRET in run("export", f"claude-code:{SESSION}", "--format", "source").out
+
+
+@pytest.mark.finding("users-32")
+def test_all_sessions_are_exported_to_a_private_folder(
+    run: Run, ledger: Ledger, tmp_path: Path
+) -> None:
+    ledger.record("dm: Ann/Bob", "Hello", "Hi", model="claude-opus-4-8")
+    ledger.record("DM ann bob", "Hello", "Hi", workspace_path="/home/dev/shop")
+    ledger.create_session("empty")
+    folder = tmp_path / "out" / "all"
+
+    answer = run("export", "--all", "-o", str(folder), "--json")
+
+    names = {Path(path).name for path in answer.json["files"]}
+    assert "main.md" in names
+    assert len({name.lower() for name in names}) == 3
+    assert {path.name for path in folder.iterdir()} == names
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert not any(SECRET in path.read_text(encoding="utf-8") for path in folder.iterdir())
+    assert "not an empty folder" in run("export", "--all", "-o", str(folder)).err
+
+    def selected(*words: str) -> list[str]:
+        target = tmp_path / "-".join(words).strip("-")
+        answer = run("export", "--all", *words, "-o", str(target), "--format", "json")
+        assert answer.code == 0
+        return sorted(path.name for path in target.iterdir())
+
+    assert selected("--model", "opus") == ["dm-Ann-Bob.json"]
+    assert selected("--project", "shop") == ["DM-ann-bob.json"]
+    assert len(selected("--since", "1h")) == 3
+    assert selected("--until", "1h") == []
+    assert selected("--origin", "codex") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["main", "--all"], "Give a TARGET, --all"),
+        (["--all"], "--all needs a folder"),
+        (["main", "--origin", "codex"], "--origin require --all"),
+        (["--all", "--format", "source", "-o", "x"], "--file SOURCE"),
+        (["main", "--format", "source", "--last", "1"], "--last does not apply"),
+        (["--all", "--file", "codex"], "--all does not apply to source files"),
+    ],
+)
+def test_contradicting_options_are_refused(
+    run: Run, ledger: Ledger, words: list[str], message: str
+) -> None:
+    answer = run("export", *words)
+
+    assert answer.code == 2
+    assert message in answer.err
+
+
+def test_the_secrets_of_all_sessions_can_be_reviewed(run: Run, ledger: Ledger) -> None:
+    ledger.record("other", f"Use {SECRET}.", "Done.")
+
+    assert len(run("export", "--all", "--review", "--json").json["masked"]) == 2

@@ -74,17 +74,17 @@ def test_all_files_of_a_source_come_back(run: Run, kept: Path, tmp_path: Path) -
 
 
 def test_what_is_kept_is_listed(run: Run, kept: Path) -> None:
-    listed = run("export", "--list", "--json").json["kept"]
+    listed = run("export", "--list", "--json").json["files"]
 
     assert {each["source"] for each in listed} == {"claude-code", "cursor", "opencode"}
     paths = [each["path"] for each in listed]
     assert str(kept / "opencode" / DIFF) in paths
-    below = run("export", "--list", "--file", str(kept / "claude"), "--json").json["kept"]
+    below = run("export", "--list", "--file", str(kept / "claude"), "--json").json["files"]
     log = kept / "claude" / f"{SESSION}.jsonl"
     size = log.stat().st_size
     whose = {"path": str(log), "generation": 0, "source": "claude-code"}
     assert below == [whose | {"kind": "lines", "bytes": size}]
-    assert run("export", "--list", f"claude-code:{SESSION}", "--json").json["kept"] == below
+    assert run("export", "--list", f"claude-code:{SESSION}", "--json").json["files"] == below
     assert str(log) in run("export", "--list").out
 
 
@@ -211,7 +211,7 @@ def test_former_states_are_listed_with_the_path_they_have(run: Run, kept: Path) 
     written_anew(run, log)
 
     lists = [
-        run("export", "--list", *of, "--json").json["kept"]
+        run("export", "--list", *of, "--json").json["files"]
         for of in ([], ["--file", str(log)], [f"claude-code:{SESSION}"])
     ]
 
@@ -229,6 +229,7 @@ def open_umask() -> Iterator[None]:
     os.umask(before)
 
 
+@pytest.mark.finding("users-22")
 @pytest.mark.usefixtures("open_umask")
 def test_exports_and_backups_can_be_read_by_their_owner_alone(
     run: Run, kept: Path, tmp_path: Path

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from agents_ledger import Ledger, ToolCall, Usage
+from agents_ledger import Ledger, Session, ToolCall, Usage
 from agents_ledger.model.text.humanize import money
 from tests.builders import grow
 from tests.edges.conftest import Run
@@ -40,7 +43,7 @@ def test_usage_shows_what_a_day_cost(run: Run, ledger: Ledger) -> None:
 
     [_, line] = answer.out.splitlines()
     assert line.split() == [
-        "2026-03-01", "2", "2.0M", "0", "200k", "2.2M", "$7.50+", "claude-opus-5,", "mystery"
+        "2026-03-01", "2", "2.0M", "0", "0", "200k", "2.2M", "$7.50+", "claude-opus-5,", "mystery"
     ]  # fmt: skip
     assert "no price for mystery" in answer.err
     assert "no tokens told" not in answer.err
@@ -85,7 +88,7 @@ def test_usage_of_no_time_says_so(run: Run, ledger: Ledger) -> None:
 def test_a_time_that_is_none_is_refused(run: Run, ledger: Ledger, when: str) -> None:
     answer = run("usage", "--since", when)
 
-    assert answer.code == 5
+    assert answer.code == 2
     assert "is not a date" in answer.err
 
 
@@ -139,3 +142,64 @@ def test_hostile_names_are_shown_and_not_sent(run: Run, ledger: Ledger) -> None:
 )
 def test_money_is_shown_in_dollars(microdollars: int, shown: str) -> None:
     assert money(microdollars) == shown
+
+
+@pytest.mark.finding("users-18")
+def test_usage_takes_parts_of_names_and_a_folder(
+    run: Run, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "oh-my-posh").mkdir()
+    monkeypatch.chdir(tmp_path)
+    folder = str(tmp_path / "oh-my-posh")
+    ledger.record("a", "q", "a", model="claude-opus-4-8", workspace_path=folder)
+    ledger.record("b", "q", "a", model="gpt-5.4", workspace_path="/home/dev/shop")
+
+    def models(*words: str) -> list[str]:
+        lines = run("usage", "--by", "model", *words, "--json").json["lines"]
+        return [line["key"] for line in lines]
+
+    assert models("--model", "opus") == ["claude-opus-4-8"]
+    assert models("--model", "Opus-4.8") == ["claude-opus-4-8"]
+    for project in ("oh-my-posh", "my-posh", folder):
+        assert models("--project", project) == ["claude-opus-4-8"]
+    assert models("--project", "shop") == ["gpt-5.4"]
+    assert models("--model", "sonnet") == []
+
+
+@pytest.mark.finding("users-31")
+def test_usage_splits_the_cache_and_prints_csv(run: Run, ledger: Ledger) -> None:
+    tokens = Usage(10, 20, 3000, cache_write_tokens=400)
+    ledger.record("main", "q", "a", model="claude-opus-5", usage=tokens, started_at=NOON)
+
+    heads, line = run("usage", "--utc").out.splitlines()
+    assert re.split("  +", heads)[3:5] == ["CACHE READ", "CACHE WRITE"]
+    assert line.split()[3:5] == ["3.0k", "400"]
+
+    [row] = csv.DictReader(run("usage", "--utc", "--csv").out.splitlines())
+    assert row["day"] == "2026-03-01"
+    assert (row["cached_input_tokens"], row["cache_write_tokens"]) == ("3000", "400")
+    assert (row["turns"], row["models"]) == ("1", "claude-opus-5")
+    assert run("usage", "--csv", "--json").code == 2
+
+
+@pytest.mark.finding("users-31")
+def test_usage_is_counted_by_agent_and_by_block(run: Run, ledger: Ledger) -> None:
+    ledger.create_session(Session("other", origin="codex"))
+    ledger.record("other", "q", "a", started_at=NOON)
+    spend(ledger)
+
+    agents = run("usage", "--by", "agent", "--json").json["lines"]
+    assert {line["key"]: line["spent"]["turns"] for line in agents} == {"codex": 1, "native": 1}
+    [block] = run("usage", "--by", "block", "--utc", "--json").json["lines"]
+    assert (block["key"], block["spent"]["turns"]) == ("2026-03-01 12:00", 2)
+
+
+@pytest.mark.finding("users-29")
+def test_a_session_compared_with_itself_is_the_same(run: Run, ledger: Ledger) -> None:
+    ledger.record("main", "Why?", "Because.")
+
+    answer = run("compare", "main", "main")
+
+    assert answer.out.splitlines()[0] == "Both are at the same turn."
+    assert "Why?" in answer.out
+    assert "branch" not in answer.out

@@ -7,11 +7,12 @@ import gzip
 import json
 import os
 import pty
+import sqlite3
 import subprocess
 import sys
 import time
 import zipfile
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ def test_paths_are_imported_and_answered_in_json(run: Run, tmp_path: Path) -> No
     assert counts == {"imported": 1, "upserted": 0, "skipped": 0, "failed": 1}
     assert [fault["path"] for fault in answer.json["faults"]] == [str(tmp_path / "link.jsonl")]
     assert "name that file itself" in answer.json["faults"][0]["what"]
-    assert answer.json["without_reader"] == [str(tmp_path / "logs" / "notes.txt")]
+    assert answer.json["unrecognised"] == [str(tmp_path / "logs" / "notes.txt")]
     assert {"source": "claude-code", "type": "user", "fate": "derived", "count": 1} in answer.json[
         "records"
     ]
@@ -158,7 +159,7 @@ def test_paths_are_imported_and_answered_in_json(run: Run, tmp_path: Path) -> No
 def test_a_file_without_a_reader_is_reported_and_not_failed(run: Run, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("Buy milk.")
 
-    answer = run("import", str(tmp_path / "notes.txt"))
+    answer = run("import", str(tmp_path))
 
     assert answer.code == 0
     assert answer.out == "imported 0 upserted 0 skipped 0 failed 0\n"
@@ -262,7 +263,7 @@ def test_only_what_changed_since_is_read(run: Run, projects: Path) -> None:
     os.utime(old, (time.time() - 10 * 86400,) * 2)
 
     assert run("import", "--since", "7d").out == "imported 1 upserted 0 skipped 0 failed 0\n"
-    assert run("import", "--since", "nonsense").code == 5
+    assert run("import", "--since", "nonsense").code == 2
     assert run("import", "--since", "2w").out == "imported 1 upserted 0 skipped 1 failed 0\n"
 
 
@@ -317,7 +318,7 @@ def test_exclusions_are_counted_and_unmatched_patterns_reported(
         assert "excluded 1 file, 1 session\n" in answer.err
         assert "excluded nothing: /home/typo\n" in answer.err
         assert answer.err.count("excluded nothing") == 1
-        told = {"files": 1, "sessions": 1, "met_nothing": ["/home/typo"]}
+        told = {"files": 1, "sessions": 1, "unmatched": ["/home/typo"]}
         assert run(*command, *without, "--json").json["excluded"] == told
 
 
@@ -518,7 +519,7 @@ def test_a_session_is_exported_as_its_source_wrote_it(
     assert target.read_bytes() == before
     assert run(*export, "--output", str(target)).code == 5  # it is there already
     assert run("export", "no-such-session", "--format", "source").code == 3
-    assert run(*export[:2], "--last", "1").code == 5  # records come whole
+    assert run(*export, "--last", "1").code == 2  # records come whole
     assert run(*export[:2], "--last", "1", "--format", "markdown").code == 0
 
 
@@ -568,3 +569,22 @@ def test_memory_does_not_grow_with_a_file(tmp_path: Path, file: str) -> None:
 
     most = next(x for x in done.stdout.decode().splitlines() if x.startswith("VmHWM:"))
     assert int(most.split()[1]) < 120 << 10  # KB: twice what it takes for a small one
+
+
+@pytest.mark.finding("users-17")
+def test_a_named_file_that_no_importer_reads_is_an_error(run: Run, tmp_path: Path) -> None:
+    unknown = tmp_path / "goose.db"
+    with closing(sqlite3.connect(unknown)) as database:
+        database.execute("CREATE TABLE sessions (id TEXT)")
+    log = Log(tmp_path / "claude")
+    log.user("a1", "Hello")
+    known = str(log.save())
+
+    for words in ((str(unknown),), (str(unknown), "--dry-run"), (known, str(unknown))):
+        answer = run("import", *words)
+        assert answer.code == 5
+        assert f"error: no importer reads {unknown}" in answer.err
+        assert "claude-code" in answer.err
+    assert len(run("sessions", "--json").json["sessions"]) == 1
+    # A folder may contain other files too.
+    assert run("import", str(tmp_path)).code == 0

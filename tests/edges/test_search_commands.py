@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
+import pytest
+
 from agents_ledger import Ledger, ToolCall
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.limits import LedgerLimits
@@ -105,9 +107,9 @@ def test_events_are_shown_for_a_thread_and_for_a_day(run: Run, file: str) -> Non
         assert "alert" not in answer.out
     assert today.out.startswith("main  A title")
     assert "No messages" in run("show", "--events", "--day", "2001-02-03").err
-    assert run("show", "--day", "someday").code != 0
-    for words in (("show",), ("show", "--events"), ("show", "main", "--events", "--day", "today")):
-        assert run(*words).code == 2
+    assert run("show", "--day", "someday").code == 2
+    assert run("show", "--events").out == thread.out
+    assert run("show", "main", "--events", "--day", "today").code == 2
     assert len(run("show", "main", "--events", "--json").json["events"]) == 2
 
 
@@ -157,3 +159,13 @@ def test_a_search_may_be_typed_as_one(run: Run, file: str) -> None:
     assert run("search", "after:3 days ago parser").code == 0
     assert run("search", "parser after:last week role:user").code == 0
     assert run("search", "before:last week parser").code == 1
+
+
+@pytest.mark.finding("users-20")
+def test_a_search_and_files_are_limited_to_a_time(run: Run, file: str) -> None:
+    turn_id = fill(file)
+
+    for words in (("search", "parser"), ("files", "app.py")):
+        assert turn_id in run(*words, "--since", "1h", "--until", "2199-01-01").out
+        assert run(*words, "--since", "2199-01-01").code == 1
+        assert run(*words, "--until", "1h").code == 1

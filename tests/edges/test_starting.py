@@ -124,6 +124,32 @@ def test_an_interrupt_ends_with_130_and_no_trace(file: str) -> None:
     assert "Traceback" not in err
 
 
+EARLY = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["agents-ledger", "sessions"]
+from agents_ledger.__main__ import main
+main()
+"""
+
+
+@pytest.mark.finding("users-29")
+@pytest.mark.parametrize("module", ["click", "agents_ledger.cli.sessions.sessions"])
+def test_an_interrupt_while_modules_are_imported_leaves_no_trace(module: str) -> None:
+    script = EARLY.format(module=module)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr.strip()) == (130, "")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_can_complete(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_AGENTS_LEDGER_COMPLETE", f"{shell}_source")

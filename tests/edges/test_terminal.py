@@ -272,3 +272,50 @@ def test_a_table_too_wide_becomes_a_line_for_each_value(file: str) -> None:
     assert "  role           assistant\r\n" in wide
     assert all(terminal.width_of(line) <= 80 for line in wide.split("\r\n"))
     assert narrow.startswith("role\r\nuser\r\nassistant\r\n")
+
+
+@pytest.mark.finding("users-5")
+@pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")
+@pytest.mark.parametrize(("columns", "heads"), [(60, 3), (80, 5), (140, 6)])
+def test_sessions_show_their_titles_first_at_any_width(file: str, columns: int, heads: int) -> None:
+    with Ledger.open(file) as ledger:
+        for number in range(3):
+            key = f"6b6f421{number}-0b12-4d55-b930-462903683bea"
+            label = f"claude-code:{key}"
+            known = Session(label, origin="claude-code", origin_session_id=key)
+            ledger.create_session(known)
+            ledger.record(label, "q", "r")
+            ledger.annotate(label, title=f"Parse durations without a unit as seconds, {number}")
+
+    sent = on_a_terminal("--ledger", file, "sessions", columns=str(columns), NO_COLOR="1")
+
+    first, *rows = sent.replace("\r", "").splitlines()
+    assert all(terminal.width_of(line) <= columns for line in [first, *rows])
+    names = first.split()
+    assert names[:2] == ["TITLE", "SESSION"]
+    assert len(names) >= heads
+    assert all(row.startswith("Parse durations without") for row in rows)
+    # What is shown of a label identifies its session.
+    with Ledger.open(file) as ledger:
+        shown = {ledger.lookup(re.split("  +", row)[1]) for row in rows}
+        assert shown == {session.label for session in ledger.sessions()}
+
+
+@pytest.mark.finding("users-21")
+@pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")
+def test_long_output_is_paged_on_a_terminal(file: str, tmp_path: Path) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text("#!/bin/sh\necho PAGED\ncat\n")
+    pager.chmod(0o755)
+    with Ledger.open(file) as ledger:
+        ledger.record("short", "q", "r")
+        ledger.record("long", "q", "\n".join(f"line {number}" for number in range(29)))
+    screen = {"LINES": "24", "PAGER": str(pager), "NO_COLOR": "1"}
+
+    long = on_a_terminal("--ledger", file, "show", "long", **screen)
+    short = on_a_terminal("--ledger", file, "show", "short", **screen)
+
+    assert long.startswith("PAGED")
+    assert "line 28" in long
+    assert "\x1b" not in long
+    assert "PAGED" not in short

@@ -320,7 +320,9 @@ def test_files_come_from_patches_and_views(ledger: Ledger, tmp_path: Path) -> No
     log.item("custom_tool_call", name="apply_patch", input=patch, call_id="p1")
     log.item("custom_tool_call_output", call_id="p1", output="Done.")
     inside = patch.replace("a.py", "c d.py").replace("Add File", "Delete File")
-    log.call("p2", "shell", command=["bash", "-lc", f"apply_patch <<'E'\n{inside}\nE"], output="Done.")
+    log.call(
+        "p2", "shell", command=["bash", "-lc", f"apply_patch <<'E'\n{inside}\nE"], output="Done."
+    )
     log.call("v0", "read_file", file_path="notes.md", output="Notes.")
     log.call("v1", "view_image", path="shot.png", output=[{"type": "input_image"}])
 

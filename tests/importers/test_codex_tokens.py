@@ -86,3 +86,53 @@ def test_a_rollout_is_recognised_by_a_record_of_usage(tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.response(1, "r1", 40)
     assert SOURCES["codex"].recognises(tmp_path / "log.jsonl", log.lines[-1].encode())
+
+
+@pytest.mark.finding("import-4")
+def test_a_prompt_that_sets_off_a_compaction_has_its_answer(ledger: Ledger, tmp_path: Path) -> None:
+    log = Rollout(tmp_path)
+    log.exchange(1, "Begin.")
+    log.start(2)
+    log.ask("Go on.")
+    for number in (1, 2):
+        log.response(2, f"rc{number}", 900)
+        compacting = {"message": "So far.", "compaction_response_id": f"rc{number}"}
+        log.add("compacted", replacement_history=[{}], **compacting)
+    log.say("Gone on.")
+    log.response(2, "r2", 30)
+    log.add("compacted", message="So far.", replacement_history=[{}])
+    log.say("All done.")
+    log.end(2)
+    log.exchange(3, "Thanks.")
+    import_paths(ledger, log.save())
+
+    compactions = [f"{turn_id(2)}:compaction:{number}" for number in (1, 2)]
+    first, *folded, answered, cut, rest, last = ledger.thread(LABEL).turns
+    # The numbers of later turns do not depend on it.
+    assert (cut.id, rest.id) == (f"{turn_id(2)}:compaction:3", f"{turn_id(2)}:3")
+    assert [turn.id for turn in folded] == compactions
+    assert (first.id, answered.id, last.id) == (turn_id(1), turn_id(2), turn_id(3))
+    assert [turn.total_tokens for turn in (*folded, answered)] == [900, 900, 30]
+    assert (answered.status, [m.content for m in answered.query]) == ("completed", ["Go on."])
+    assert answered.response is not None
+    assert answered.response.content == "Gone on."
+    assert folded[0].compaction is not None
+    assert folded[0].compaction.summarized_through_turn_id == first.id
+    assert result(ledger) == packed_result(tmp_path, tmp_path)
+    assert ledger.audit() == ()
+
+
+@pytest.mark.finding("import-4")
+def test_a_first_prompt_stays_before_the_compaction_that_it_sets_off(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Begin.")
+    log.add("compacted", message="So far.", replacement_history=[{}])
+    log.say("Begun.")
+    log.end(1)
+    import_paths(ledger, log.save())
+
+    ids = [turn.id for turn in ledger.thread(LABEL).turns]
+    assert ids == [turn_id(1), f"{turn_id(1)}:compaction:1", f"{turn_id(1)}:2"]

@@ -197,13 +197,12 @@ def test_an_item_of_another_program_is_none_of_ours(ledger: Ledger) -> None:
         '{"openai_call":7}',
         '{"openai_json":"}"}',
         "[]",
-        "{",
     ):
         ledger.record("main", Message("user", foreign, metadata_json=foreign))
 
     items = run(LedgerSession("main", ledger).get_items())
 
-    assert [item["content"][-1] for item in items] == ["}", "}", "}", "]", "{"]
+    assert [item["content"][-1] for item in items] == ["}", "}", "}", "]"]
 
 
 def test_a_text_is_not_kept_twice_by_its_message(ledger: Ledger) -> None:

@@ -14,15 +14,41 @@ def test_the_table_says_its_day() -> None:
     assert date.fromisoformat(prices.as_of()) > date(2026, 1, 1)
 
 
+@pytest.mark.finding("users-19")
 @pytest.mark.parametrize(
     "name",
-    ["claude-opus-4-5", "claude-opus-4-5-20251101", "anthropic/claude-opus-4-5", "Claude-Opus-4-5"],
+    [
+        "claude-opus-4-5",
+        "claude-opus-4.5",
+        "Claude-Opus-4-5",
+        "claude-opus-4-5-20251101",
+        "claude-opus-4-5@20251101",
+        "claude-opus-4-5[1m]",
+        "anthropic/claude-opus-4-5",
+        "openrouter/anthropic/claude-opus-4.5",
+        "anthropic:claude-opus-4-5",
+        "us.anthropic.claude-opus-4-5-20251101-v1:0",
+        "bedrock/us.anthropic.claude-opus-4-5-v1",
+        "vertex_ai/claude-opus-4-5@default",
+    ],
 )
-def test_a_model_is_found_with_or_without_its_version(name: str) -> None:
+def test_a_model_is_found_however_its_name_is_spelled(name: str) -> None:
     assert prices.price(name) == prices.Price(5, 0.5, 6.25, 25)
 
 
-@pytest.mark.parametrize("name", [None, "", "claude", "opus", "claude-opus-4-55", "gpt-5-20"])
+def test_the_table_has_no_name_in_two_spellings() -> None:
+    rows = [
+        line
+        for line in prices._FILE.read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    ]
+
+    assert len(prices._table()[1]) == len(rows) - 1
+
+
+@pytest.mark.parametrize(
+    "name", [None, "", "claude", "opus", "claude-opus-4-55", "gpt-5-20", "gpt-oss:20b"]
+)
 def test_a_name_that_is_only_alike_has_no_price(name: str | None) -> None:
     assert prices.price(name) is None
 

@@ -26,7 +26,7 @@ from agents_ledger.ledger.aio.async_ledger import AsyncLedger
 from agents_ledger.ledger.aio.async_queue import AsyncQueue
 from agents_ledger.ledger.search import routing
 from agents_ledger.model import settings
-from agents_ledger.model.agents.engine import Engine
+from agents_ledger.model.agents.engine import AnswerFunction, Engine, as_engine
 from agents_ledger.model.errors import LedgerError, NotFound, Refused
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueMode
@@ -61,6 +61,7 @@ class Broker:
         engine: Engine | None = None,
         *,
         tools: Iterable[OfferedTool] = (),
+        summariser: Engine | AnswerFunction | None = None,
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
         self.ledger = ledger
@@ -70,7 +71,9 @@ class Broker:
         self._offered = {offered.tool.name: offered for offered in tools}
         policy_file = settings.policy_file(ledger.address)
         self.engines = Engines(self.policy.engine, policy_file, engine)
-        self._setup = Setup(ledger, self.queue, self.policy, self.engines, self._tools)
+        self._setup = Setup(
+            ledger, self.queue, self.policy, self.engines, self._tools, as_engine(summariser)
+        )
         self._slots = asyncio.Semaphore(self.policy.workers.at_once)
         self._runs: set[TurnRun] = set()
         self._queues: dict[str, asyncio.Task[None]] = {}
@@ -92,19 +95,21 @@ class Broker:
         model: str | None = None,
         engine: Engine | None = None,
         tools: Iterable[OfferedTool] = (),
+        summariser: Engine | AnswerFunction | None = None,
         create: bool = True,
     ) -> AsyncIterator[Broker]:
         """A broker on the ledger at an address, with the policy of that ledger.
 
         `model` replaces the engine of the policy: "anthropic:claude-opus-5", or "echo", which only
-        repeats messages. An `engine` of your own runs every model.
+        repeats messages. An `engine` of your own runs every model. A `summariser`, an engine or a
+        function from a prompt to a text, writes the summaries when a session is compacted.
         """
         policy = policies.load(address)
         if model is not None:
             policy = replace(policy, engine=replace(policy.engine, name=None, model=model))
         async with (
             AsyncLedger.open(address, create=create) as ledger,
-            cls(ledger, policy, engine, tools=tools) as broker,
+            cls(ledger, policy, engine, tools=tools, summariser=summariser) as broker,
         ):
             yield broker
 

@@ -61,6 +61,7 @@ class Setup(NamedTuple):
     policy: Policy
     engines: Engines
     tools: Callable[[Claim], Mapping[str, OfferedTool]]
+    summariser: Engine | None  # None: the engine and model of the turn
 
 
 class TurnPlan(NamedTuple):
@@ -326,8 +327,8 @@ class TurnRun:
             turn = await self.setup.ledger.compact(
                 self.claim.session.label,
                 strategy=self.setup.policy.context.strategy,
-                engine=plan.configured.engine,
-                model=plan.configured.model.model,
+                engine=self.setup.summariser or plan.configured.engine,
+                model=None if self.setup.summariser else plan.configured.model.model,
                 budget=max(1, room),
                 trigger=trigger,
                 fallback="sliding_window",

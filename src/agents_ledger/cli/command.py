@@ -68,6 +68,41 @@ def command(function: Function, kind: type[click.Command] = Command) -> click.Co
     return made
 
 
+class When(click.ParamType[int]):
+    """A point in time, as Unix milliseconds."""
+
+    name = "when"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        from agents_ledger.model.errors import Refused
+        from agents_ledger.model.ids import now_ms
+        from agents_ledger.model.text.dates import moment
+
+        try:
+            return value if isinstance(value, int) else moment(value, now_ms())
+        except Refused as error:
+            self.fail(f"{error}. {error.hint}", param, ctx)
+
+
+def since_option(of: str) -> Callable[..., Any]:
+    """The option --since: `of` are counted from a time on."""
+    help_ = f"{of} since: 2026-03-01, yesterday, 12h, 7d, 4w."
+    return click.option("--since", type=When(), metavar="WHEN", help=help_)
+
+
+def until_option(of: str) -> Callable[..., Any]:
+    return click.option("--until", type=When(), metavar="WHEN", help=f"{of} before this time.")
+
+
+def project_folder(text: str | None) -> str | None:
+    """The value of --project: an existing folder by its whole path, else words of a path."""
+    import os
+
+    return os.path.abspath(text) if text and os.path.isdir(text) else text
+
+
 def limit_option(default: int | None, of: str, maximum: int | None = None) -> Callable[..., Any]:
     """The option --limit: the maximum number of `of`."""
     return click.option(
@@ -87,6 +122,17 @@ def embed_in_background(ledger: Ledger) -> None:
         from agents_ledger.model.agents.embedding import embedder
 
         ledger.embed(embedder(name), behind=True)
+
+
+def latest_session(ledger: Ledger) -> str:
+    """The label of the session that changed last; a subagent's belongs to its parent."""
+    from agents_ledger.model.errors import NotFound
+
+    lines = ledger.pages.session_lines(limit=1)
+    if not lines:
+        hint = "Import history or record a demonstration with `agents-ledger up`."
+        raise NotFound("there is no session", hint)
+    return lines[0].session.label
 
 
 def complete_target(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -1,10 +1,10 @@
-"""Errors on the command line: up to two lines on stderr, and one exit code per error family."""
+"""Errors on the command line: two lines or one JSON object on stderr, an exit code per family."""
 
 from __future__ import annotations
 
 import click
 
-from agents_ledger.cli.terminal import diagnostic
+from agents_ledger.cli.terminal import diagnostic, json_diagnostic
 from agents_ledger.model.errors import (
     Conflict,
     EngineError,
@@ -17,22 +17,26 @@ from agents_ledger.model.errors import (
 EXIT_CODES = {NotFound: 3, Conflict: 4, Refused: 5, StoreUnavailable: 6, EngineError: 7}
 
 
-def report(error: Exception) -> int | None:
-    """Print an error of the ledger and return its exit code; None for any other exception."""
-    if not isinstance(error, LedgerError):
-        return None
-    diagnostic("error", str(error))
-    if error.hint:
-        diagnostic("hint", error.hint)
-    return next(code for family, code in EXIT_CODES.items() if isinstance(error, family))
-
-
-def report_usage(error: click.ClickException) -> int:
-    """Print a usage error and return its exit code."""
+def report(error: Exception, *, as_json: bool = False) -> int | None:
+    """Print an error and return its exit code; None for an exception that is a defect."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return error.exit_code
-    diagnostic("error", error.format_message())
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    diagnostic("hint", f"See `{context.command_path if context else 'agents-ledger'} --help`.")
-    return error.exit_code
+    if isinstance(error, click.ClickException):
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f"See `{context.command_path if context else 'agents-ledger'} --help`."
+        _print("usage", error.format_message(), hint, as_json=as_json)
+        return error.exit_code
+    if isinstance(error, LedgerError):
+        _print(error.code, str(error), error.hint, as_json=as_json)
+        return next(code for family, code in EXIT_CODES.items() if isinstance(error, family))
+    return None
+
+
+def _print(code: str, message: str, hint: str, *, as_json: bool) -> None:
+    if as_json:
+        json_diagnostic(code=code, message=message, hint=hint)
+        return
+    diagnostic("error", message)
+    if hint:
+        diagnostic("hint", hint)

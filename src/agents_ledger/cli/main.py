@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+
+from agents_ledger.cli import INTERRUPTED
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -25,7 +28,7 @@ SECTIONS = {
         "files": ("explore.search", "Find the turns that read or wrote a file."),
         "replay": ("explore.replay", "Replay a session step by step, at a chosen speed."),
         "compare": ("explore.compare", "Compare two branches since their common ancestor."),
-        "usage": ("explore.usage", "Report turns, tokens and costs by day, model or project."),
+        "usage": ("explore.usage", "Report turns, tokens and costs by day, model or agent."),
         "tools": ("explore.usage", "Report the calls, failures and durations of tools."),
         "context": ("explore.context", "Show the model context at a turn, with token counts."),
         "sql": ("explore.sql", "Run a read-only SQL query."),
@@ -39,7 +42,9 @@ SECTIONS = {
         "resume": ("sessions.resume", "Print the command that continues a session in its agent."),
         "queue": ("sessions.queue", "List, cancel or retry queued messages."),
         "archive": ("sessions.session_commands", "Archive or delete a session, or reactivate it."),
-        "alias": ("sessions.session_commands", "Add an alias to a session, or list its aliases."),
+        "alias": ("sessions.session_commands", "Add, list or remove the aliases of a session."),
+        "rename": ("sessions.session_commands", "Give a session another label."),
+        "merge": ("sessions.session_commands", "Merge two sessions, or undo a merge."),
         "note": ("sessions.session_commands", "Set the title, note or star of a session."),
         "history": ("sessions.session_commands", "List the moves of a session's head."),
         "undo": ("sessions.session_commands", "Undo a move of a session's head."),
@@ -64,7 +69,18 @@ SECTIONS = {
     },
 }
 COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
-INTERRUPTED = 130
+# What people type for these commands; each gets a suggestion.
+OTHER_NAMES = {
+    "list": "sessions", "ls": "sessions", "session": "sessions", "log": "sessions",
+    "cat": "show", "view": "show", "open": "show", "info": "show", "last": "show",
+    "grep": "search", "find": "search", "query": "search",
+    "stats": "usage", "cost": "usage", "costs": "usage", "tokens": "usage", "blocks": "usage",
+    "diff": "compare", "branch": "fork", "checkout": "fork", "mv": "rename", "title": "note",
+    "rm": "archive", "delete": "archive", "remove": "archive", "sync": "import", "load": "import",
+    "dump": "export", "save": "export", "web": "up", "ui": "up", "start": "up", "dashboard": "up",
+    "server": "serve", "check": "audit", "verify": "audit", "status": "doctor", "repair": "salvage",
+    "help": "--help", "version": "--version",
+}  # fmt: skip
 PIPE_CLOSED = 141
 
 
@@ -91,10 +107,12 @@ class Program(click.Group):
         except click.UsageError as error:
             from difflib import get_close_matches
 
-            similar = get_close_matches(args[0], COMMANDS, 1)
-            if not similar:
+            similar = OTHER_NAMES.get(args[0]) or next(
+                iter(get_close_matches(args[0], COMMANDS, 1)), None
+            )
+            if similar is None:
                 raise
-            message = f"{error.format_message()} Did you mean '{similar[0]}'?"
+            message = f"{error.format_message()} Did you mean '{similar}'?"
             raise click.UsageError(message, ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -115,33 +133,33 @@ class Program(click.Group):
             *click.Command.shell_complete(self, ctx, incomplete),
         ]
 
-    def main(self, *args: Any, **options: Any) -> NoReturn:
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> NoReturn:
         # In standalone mode click prints errors itself, in another format.
         options["standalone_mode"] = False
         try:
-            code = super().main(*args, **options)
+            code = super().main(args, *rest, **options)
             sys.stdout.flush()
         except (KeyboardInterrupt, click.Abort):
             code = INTERRUPTED
-        except click.ClickException as error:
-            from agents_ledger.cli.errors import report_usage
+        except Exception as error:
+            from agents_ledger.cli.errors import report
 
-            code = report_usage(error)
+            code = report(error, as_json=_wants_json(sys.argv[1:] if args is None else args))
+            if code is None:
+                raise
         sys.exit(code or 0)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; errors of the ledger are reported, all others are raised."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `| head` has read enough
             return _close_pipe()
-        except Exception as error:
-            from agents_ledger.cli.errors import report
 
-            code = report(error)
-            if code is None:
-                raise
-            return code
+
+def _wants_json(words: Sequence[str]) -> bool:
+    """Whether --json was passed: a command line with an error may not have been parsed."""
+    options = words[: words.index("--")] if "--" in words else words
+    return "--json" in options
 
 
 def _close_pipe() -> int:
@@ -164,7 +182,7 @@ def main(ctx: click.Context, ledger: str | None) -> None:
     """The permanent record of AI conversations.
 
     TARGET is a session's label, its alias, its id in the agent that wrote it, or a turn id.
-    A unique prefix of at least four characters is enough.
+    A unique prefix is enough.
     """
     ctx.obj = ledger
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -19,6 +20,7 @@ from agents_ledger.model.text.sanitize import OTHERS, one_line, visible
 
 SCHEMA_VERSION = 1  # of every JSON answer
 PIPED_WIDTH = 100
+FLEXIBLE_MIN = 24  # columns of a terminal
 
 _UNSAFE_IN_JSON = re.compile(f"[\x7f{OTHERS}]")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -120,7 +122,8 @@ class Output:
     def __init__(self) -> None:
         stream = sys.stdout
         self.is_terminal = stream.isatty()
-        self.width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
+        self.width, self._height = shutil.get_terminal_size((PIPED_WIDTH, 24))
+        self._page: list[str] | None = None
         self._colour = _wants_colour(self.is_terminal)
         self._ascii = not _can_draw(stream.encoding)
         if isinstance(stream, io.TextIOWrapper):
@@ -137,23 +140,41 @@ class Output:
                 self.line(indent, (piece, style))
 
     def table(
-        self, heads: Sequence[str], rows: Iterable[Sequence[Span]], *, right: Sequence[str] = ()
+        self,
+        heads: Sequence[str],
+        rows: Iterable[Sequence[Span]],
+        *,
+        right: Sequence[str] = (),
+        flexible: str | None = None,
+        optional: Sequence[str] = (),
     ) -> None:
-        """Print aligned columns; on a terminal the last one is truncated to the remaining width."""
+        """Print aligned columns.
+
+        On a terminal the flexible column, else the last, is truncated to the remaining width. While
+        that leaves too little of it, the optional columns are omitted, in their order.
+        """
         lines = [[(head, "dim") for head in heads], *_cells(rows)]
-        widths = _widths(lines)
-        for line in lines:
+        columns = list(zip(*lines, strict=True))
+        names = list(heads)
+        flexible = flexible or (None if heads[-1] in right else heads[-1])
+        if self.is_terminal and flexible:
+            needed = min(FLEXIBLE_MIN, _width(columns[names.index(flexible)]))
+            for name in optional:
+                if _room(columns, names.index(flexible), self.width) >= needed:
+                    break
+                del columns[names.index(name)]
+                names.remove(name)
+            at = names.index(flexible)
+            room = max(1, _room(columns, at, self.width))
+            columns[at] = tuple((fit(text, room), style) for text, style in columns[at])
+        widths = [_width(column) for column in columns]
+        for line in zip(*columns, strict=True):
             spans: list[Span] = []
-            for index, (text, style) in enumerate(line[:-1]):
-                gap = " " * (widths[index] - width_of(text))
-                spans += [gap, (text, style)] if heads[index] in right else [(text, style), gap]
+            for name, width, (text, style) in zip(names, widths, line, strict=True):
+                gap = " " * (width - width_of(text))
+                spans += [gap, (text, style)] if name in right else [(text, style), gap]
                 spans.append("  ")
-            last, style = line[-1]
-            if heads[-1] in right:
-                last = " " * (widths[-1] - width_of(last)) + last
-            elif self.is_terminal:
-                last = fit(last, max(1, self.width - sum(widths[:-1]) - 2 * len(widths[:-1])))
-            self.line(*spans, (last, style))
+            self.line(*spans)
 
     def records(self, heads: Sequence[str], rows: Iterable[Sequence[Span]]) -> None:
         """Print rows one below the other, one line per value."""
@@ -168,8 +189,23 @@ class Output:
 
     def has_room_for(self, heads: Sequence[str], rows: Sequence[Sequence[Span]]) -> bool:
         """Whether a table of these rows fits the width of the terminal."""
-        lines = [[(head, "dim") for head in heads], *_cells(rows)]
-        return not self.is_terminal or sum(_widths(lines)) + 2 * len(heads) - 2 <= self.width
+        columns = zip(*([(head, "dim") for head in heads], *_cells(rows)), strict=True)
+        widths = [_width(column) for column in columns]
+        return not self.is_terminal or sum(widths) + 2 * len(heads) - 2 <= self.width
+
+    @contextmanager
+    def paged(self) -> Iterator[None]:
+        """On a terminal, show what is printed here by $PAGER if it has more lines than fit."""
+        self._page = [] if self.is_terminal else None
+        try:
+            yield
+        finally:
+            lines, self._page = self._page or [], None
+            if len(lines) < self._height:
+                for line in lines:
+                    self._write(line)
+            else:
+                click.echo_via_pager((f"{line}\n" for line in lines), color=self._colour)
 
     def stream(self, text: str) -> None:
         """Print a part of a text immediately, with its line breaks."""
@@ -183,12 +219,7 @@ class Output:
 
     def plain_json(self, value: Any) -> None:
         """Print a value in another program's format, without our schema version."""
-        import json
-
-        import msgspec
-
-        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2)
-        click.echo(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+        click.echo(_json(value, indent=2))
 
     def piece(self, text: str) -> None:
         """Print a part of a document that its exporter has sanitized."""
@@ -208,7 +239,9 @@ class Output:
     def _write(self, text: str) -> None:
         if self._ascii:
             text = text.translate(_ASCII)
-        if self.is_terminal:
+        if self._page is not None:
+            self._page.append(text)
+        elif self.is_terminal:
             click.echo(text, color=self._colour)
         else:
             # click.echo() flushes every line, which is slow for long listings in a pipe.
@@ -238,6 +271,21 @@ def diagnostic(kind: str, text: str) -> None:
         note("       ", line)
 
 
+def json_diagnostic(**values: str) -> None:
+    """Print an error on stderr as one JSON object on one line."""
+    sys.stdout.flush()
+    click.echo(_json({"schema_version": SCHEMA_VERSION, **values}), err=True)
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    import json
+
+    import msgspec
+
+    text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=indent)
+    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 def _render(spans: Sequence[Span], *, colour: bool) -> str:
     """The one place where spans become text: each is sanitized, then styled."""
     parts = []
@@ -253,8 +301,14 @@ def _cells(rows: Iterable[Sequence[Span]]) -> list[list[tuple[str, str]]]:
     return [[(visible(one_line(text)), style) for text, style in row] for row in pairs]
 
 
-def _widths(lines: Sequence[Sequence[tuple[str, str]]]) -> list[int]:
-    return [max(width_of(text) for text, _ in column) for column in zip(*lines, strict=True)]
+def _width(column: Iterable[tuple[str, str]]) -> int:
+    return max(width_of(text) for text, _ in column)
+
+
+def _room(columns: Sequence[Sequence[tuple[str, str]]], at: int, width: int) -> int:
+    """The width that the other columns leave for one."""
+    used = sum(_width(column) + 2 for index, column in enumerate(columns) if index != at)
+    return width - used
 
 
 def _pair(span: Span) -> tuple[str, str]:

@@ -33,7 +33,7 @@ from agents_ledger.model.errors import HeadMoved, NotFound
 from agents_ledger.model.extras import needed
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.sessions import Session
-from agents_ledger.model.turns import Message, MessageRole, ToolCall, Turn, Usage, to_json
+from agents_ledger.model.turns import Message, MessageRole, ToolCall, Turn, Usage, is_json, to_json
 
 with needed("openai-agents", "agents_ledger.integrations.openai_agents"):
     from agents import RunHooks
@@ -343,7 +343,9 @@ class ExchangeItems:
             call = matched.get(at)
             is_own = call is not None and call.id == item.get("call_id") and _is_json(item)
             if call is not None and item.get("type") == "function_call":
-                in_call = is_own and isinstance(item.get("arguments"), str)
+                arguments = item.get("arguments")
+                # Those that are not JSON are encoded in the call.
+                in_call = is_own and isinstance(arguments, str) and is_json(arguments)
                 steps.append(_message(item, "arguments" if in_call else None))
                 steps.append(_call(item, outputs.get(at), call.id, live=live))
                 continue

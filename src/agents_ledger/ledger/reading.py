@@ -129,16 +129,24 @@ class ReadVerbs(Face):
         return self._read(lambda tx: threads.subtree(tx, target, limit))
 
     def latest_roots(
-        self, *, limit: int = 100, before: str | None = None, subagents: bool = False
+        self,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int = 100,
+        before: str | None = None,
+        subagents: bool = False,
     ) -> tuple[str, ...]:
-        """The ids of the turns that have no parent, newest first.
+        """The ids of the turns that have no parent and began between two times, newest first.
 
         For the next page, pass the last id as `before`.
         """
         from agents_ledger.ledger.reports import trees
 
         return self._read(
-            lambda tx: trees.latest_roots(tx, limit=limit, before=before, subagents=subagents)
+            lambda tx: trees.latest_roots(
+                tx, since=since, until=until, limit=limit, before=before, subagents=subagents
+            )
         )
 
     def tree(
@@ -172,7 +180,7 @@ class ReadVerbs(Face):
         system_prompt: str | None = None,
         count: Counter = estimate_tokens,
     ) -> Context:
-        """What a model is shown when it is asked `query` on a thread.
+        """What a model is shown when it is asked `query` on a thread, or in a new session.
 
         `before`: what it was shown when the target's own query was asked. A `budget` in tokens is
         met by cuts in a documented order; the `last` turns and the query are never cut. A
@@ -347,6 +355,8 @@ class ReadVerbs(Face):
         path: str,
         *,
         action: Action | None = None,
+        since: int | None = None,
+        until: int | None = None,
         limit: int = 50,
         after: str | None = None,
     ) -> Touched:
@@ -358,7 +368,9 @@ class ReadVerbs(Face):
         from agents_ledger.ledger.search import file_search
 
         return self._read(
-            lambda tx: file_search.files(tx, path, action=action, limit=limit, after=after)
+            lambda tx: file_search.files(
+                tx, path, action=action, since=since, until=until, limit=limit, after=after
+            )
         )
 
     def route(
@@ -409,7 +421,8 @@ class ReadVerbs(Face):
         zone: Zone | None = None,
         limit: int | None = None,
     ) -> UsageReport:
-        """Turns, tokens and costs by day, week, month, model, project or session.
+        """Turns, tokens and costs by day, week, month, five-hour block, model, agent, project or
+        session. `project` and `model` are names, or words of them as in a search.
 
         `zone` is the time zone in which days begin; the default is UTC.
         """

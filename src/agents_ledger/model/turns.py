@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from agents_ledger.model.agents.config import Config
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.errors import Damaged
+from agents_ledger.model.errors import Damaged, Refused
 
 TurnType = Literal["normal", "compaction"]
 TurnStatus = Literal["pending", "streaming", "completed", "failed"]
@@ -31,6 +31,7 @@ else:
     Steps = tuple[S, ...]
 
 _ids = msgspec.json.Decoder(tuple[str, ...]).decode
+_any_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 SEALED: tuple[TurnStatus, ...] = ("completed", "failed")
 # Seconds without a request after which a live turn of a client fails, and the longest that a client
@@ -54,6 +55,37 @@ def to_json(value: object) -> str:
         return json.dumps(_plain(value), separators=(",", ":"))
     except RecursionError:
         return '"(nested too deeply)"'
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is JSON, or what Python's parser accepts too: NaN and unpaired surrogates."""
+    try:
+        _any_json(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        import json
+
+        try:
+            json.loads(text)
+        except ValueError:
+            return False
+        except RecursionError:
+            return True
+    except RecursionError:
+        return True
+    return True
+
+
+def encoded(value: object, name: str) -> str:
+    """The JSON text of a value that a caller passed; text that is JSON already is kept.
+
+    `name`: of the value, for the error if it cannot be encoded.
+    """
+    if isinstance(value, str):
+        return value if is_json(value) else to_json([value])[1:-1]
+    try:
+        return to_json(value)
+    except TypeError as error:
+        raise Refused(f"{name} cannot be encoded as JSON: {error}") from error
 
 
 def _plain(value: object) -> object:
@@ -178,15 +210,22 @@ class ToolCall(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(
-        cls, tool_name: str, params: object, result: object = None, error: str | None = None
+        cls,
+        tool_name: str,
+        params: object,
+        result: object = None,
+        error: str | None = None,
+        *,
+        id: str = "",
     ) -> ToolCall:
-        """A finished call, from plain values instead of JSON text."""
+        """A finished call, from plain values. `id`: that of the provider, else one is made."""
         return cls(
             tool_name,
-            to_json(params),
-            None if result is None else to_json(result),
+            encoded(params, "params"),
+            None if result is None else encoded(result, "result"),
             error,
             "completed" if error is None else "failed",
+            id,
         )
 
 
@@ -227,6 +266,11 @@ class Turn(Struct, frozen=True, gc=False):
     compaction: Compaction | None = None
 
     @property
+    def usage(self) -> Usage:
+        """Its tokens, as they were passed. `total_tokens` is filled in."""
+        return Usage(*(getattr(self, name) for name in Usage.__struct_fields__))
+
+    @property
     def query(self) -> tuple[Message, ...]:
         """The messages that asked."""
         try:
@@ -262,7 +306,7 @@ class TurnFields(TypedDict, total=False):
     role: TurnRole
     toolset_name: str | None
     tools_available: Sequence[str] | str | None
-    permissions_granted: Any  # JSON text, or what becomes it
+    permissions_granted: Any  # JSON text, or a value to be encoded
     permissions_used: Any
     source_event_id: str | None
     workspace_path: str | None

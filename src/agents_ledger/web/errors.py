@@ -55,7 +55,7 @@ class ErrorBody(Struct, frozen=True):
 def problem_of(error: Exception) -> tuple[int, ErrorBody]:
     if isinstance(error, LedgerError):
         status = next(code for family, code in STATUS.items() if isinstance(error, family))
-        return status, ErrorBody(_snake(type(error).__name__), str(error), error.hint)
+        return status, ErrorBody(error.code, str(error), error.hint)
     if isinstance(error, ValidationException):
         faults = error.extra if isinstance(error.extra, list) else []
         details = "; ".join(f"{fault.get('key', 'body')}: {fault['message']}" for fault in faults)
@@ -64,10 +64,6 @@ def problem_of(error: Exception) -> tuple[int, ErrorBody]:
         status = error.status_code
         return status, ErrorBody(KINDS.get(status, "failed"), error.detail)
     return SERVER_FAULT, ErrorBody("failed", "internal server error", "See the server's log.")
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 async def send_error(send: Send, is_api: bool, status: int, message: str, hint: str) -> None:

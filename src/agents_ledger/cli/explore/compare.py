@@ -39,6 +39,10 @@ def compare(run: Invocation, *, a: str, b: str, limit: int, diff: bool) -> None:
         run.out.json(comparison=comparison, **({"written": written} if diff else {}))
         return
     out = run.out
+    if not (comparison.a.turn_count or comparison.b.turn_count) and comparison.ancestor:
+        out.line(("Both are at the same turn.", "title"))
+        out.line(*_headline(out, comparison.ancestor, 0))
+        return
     if comparison.ancestor is None:
         out.line(("No common turn.", "title"))
     else:

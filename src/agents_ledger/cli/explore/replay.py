@@ -65,7 +65,7 @@ def replay(
 ) -> None:
     """Replay a session, or the thread of a turn, step by step."""
     if not isfinite(speed):
-        raise Refused(f"--speed {speed} is not a finite number", "Give a multiple, such as 10.")
+        raise click.BadParameter(f"{speed} is not a finite number", param_hint="'--speed'")
     with run.reading() as ledger:
         thread = ledger.thread(ledger.lookup(target), last=0)
         if thread.turn_id is None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 
 import click
 from msgspec import to_builtins
 
-from agents_ledger.cli.command import Command, Invocation, command, limit_option
+from agents_ledger.cli.command import (
+    Command,
+    Invocation,
+    command,
+    limit_option,
+    since_option,
+    until_option,
+)
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
@@ -36,6 +45,8 @@ class _SearchCommand(Command):
 @click.option(
     "--meaning", is_flag=True, help="Also find turns of similar meaning; needs an embedder."
 )
+@since_option("Turns")
+@until_option("Turns")
 @_LIMIT
 @_AFTER
 def search(
@@ -44,6 +55,8 @@ def search(
     words: tuple[str, ...],
     relevance: bool,
     meaning: bool,
+    since: int | None,
+    until: int | None,
     limit: int,
     after: str | None,
 ) -> int | None:
@@ -55,6 +68,7 @@ def search(
     """
     order: Order = "relevance" if relevance else "newest"
     text = words[0] if len(words) == 1 else " ".join(_quoted(word) for word in words)
+    text = "".join([*_time_filter("after", since), *_time_filter("before", until), text])
     if meaning:
         results = _search_by_meaning(run, text, limit, after)
     else:
@@ -73,6 +87,11 @@ def search(
         note(("Only the newest candidates were searched.", "dim"))
     _note_next(results.next)
     return None
+
+
+def _time_filter(operator: str, at: int | None) -> Iterator[str]:
+    if at is not None:
+        yield f"{operator}:{datetime.fromtimestamp(at / 1000, UTC).isoformat()} "
 
 
 def _note_next(cursor: str | None) -> None:
@@ -144,10 +163,19 @@ def _spans(snippet: Snippet) -> list[Span]:
 @click.argument("path")
 @click.option("--read", "action", flag_value="read", help="Only turns that read it.")
 @click.option("--written", "action", flag_value="written", help="Only turns that wrote it.")
+@since_option("Turns")
+@until_option("Turns")
 @_LIMIT
 @_AFTER
 def files(
-    run: Invocation, *, path: str, action: Action | None, limit: int, after: str | None
+    run: Invocation,
+    *,
+    path: str,
+    action: Action | None,
+    since: int | None,
+    until: int | None,
+    limit: int,
+    after: str | None,
 ) -> int | None:
     """Find the turns that read or wrote a file, newest first.
 
@@ -155,7 +183,9 @@ def files(
     found.
     """
     with run.reading() as ledger:
-        results = ledger.files(path, action=action, limit=limit, after=after)
+        results = ledger.files(
+            path, action=action, since=since, until=until, limit=limit, after=after
+        )
     if run.as_json:
         run.out.json(**to_builtins(results))
         return None

@@ -5,7 +5,13 @@ from __future__ import annotations
 import click
 from msgspec import to_builtins
 
-from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.command import (
+    Invocation,
+    When,
+    command,
+    complete_target,
+    latest_session,
+)
 from agents_ledger.cli.terminal import Output, Span, fit, lines_of, note
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.compaction import NO_MODEL, Compaction
@@ -43,7 +49,10 @@ DETAILS = (
 @click.option("--full", is_flag=True, help="Show complete texts, parameters and results.")
 @click.option("--events", is_flag=True, help="Show messages only, without tools.")
 @click.option(
-    "--day", metavar="DATE", help="With --events: the messages of a day, in all sessions."
+    "--day",
+    type=When(),
+    metavar="DATE",
+    help="With --events: the messages of a day, in all sessions.",
 )
 def show(
     run: Invocation,
@@ -52,18 +61,19 @@ def show(
     last: int | None,
     full: bool,
     events: bool,
-    day: str | None,
+    day: int | None,
 ) -> None:
-    """Show a turn, or the last turns of a session."""
+    """Show a turn, or the last turns of a session; by default, of the latest session.
+
+    Long output is paged on a terminal, by $PAGER.
+    """
     if events or day is not None:
         from agents_ledger.cli.explore.events import show_events
 
         show_events(run, target, last=last, day=day)
         return
-    if target is None:
-        raise click.UsageError("Missing argument 'TARGET'.")
     with run.reading() as ledger:
-        target = ledger.lookup(target)
+        target = ledger.lookup(target) if target is not None else latest_session(ledger)
         session = _session(ledger, target)
         thread = ledger.thread(target, last=last or (LAST if session else 1))
         live = _live(ledger, session.label) if session else ()
@@ -77,10 +87,11 @@ def show(
         run.out.json(session=session, thread=metrics, turns=turns, partial=partial)
         return
     printer = TurnPrinter(run.out, full=full)
-    if session is not None:
-        printer.session(session, thread)
-    for turn in turns:
-        printer.turn(turn, thread.depth, partial.get(turn.id))
+    with run.out.paged():
+        if session is not None:
+            printer.session(session, thread)
+        for turn in turns:
+            printer.turn(turn, thread.depth, partial.get(turn.id))
     above = thread.depth - len(thread.turns)
     if above:
         note((f"{humanize.count(above, 'earlier turn')} (--last N)", "dim"))

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
-from agents_ledger.cli.command import Invocation, command, complete_target, limit_option
+from agents_ledger.cli.command import (
+    Invocation,
+    command,
+    complete_target,
+    limit_option,
+    since_option,
+    until_option,
+)
 from agents_ledger.cli.explore.show import MARKS, status_word
 from agents_ledger.cli.terminal import Output, Span, fit, note, width_of
 from agents_ledger.ledger.ledger import Ledger
@@ -34,17 +43,30 @@ HINT_ROOM = 64
 @click.argument("target", required=False, shell_complete=complete_target)
 @click.option("--all", "unfold", is_flag=True, help="Show every turn and branch, unfolded.")
 @click.option("--below", is_flag=True, help="Show only TARGET and its descendants.")
+@since_option("Trees begun")
+@until_option("Trees begun")
 @limit_option(TREES, "trees")
-def tree(run: Invocation, *, target: str | None, unfold: bool, below: bool, limit: int) -> None:
+def tree(
+    run: Invocation,
+    *,
+    target: str | None,
+    unfold: bool,
+    below: bool,
+    since: int | None,
+    until: int | None,
+    limit: int,
+) -> None:
     """Draw the tree that contains TARGET, or all trees, newest first."""
     if below and target is None:
         raise click.UsageError("--below requires a TARGET")
+    if target is not None and (since, until) != (None, None):
+        raise click.UsageError("--since and --until do not apply to a TARGET")
     with run.reading() as ledger:
         draw = Draw(ledger, run, unfold=unfold)
         if target is not None:
             draw.one(ledger.lookup(target), below=below)
         else:
-            draw.newest(limit)
+            draw.newest(limit, since=since, until=until)
 
 
 class Draw:
@@ -68,15 +90,18 @@ class Draw:
             return
         self._draw(tree, thread.turn_id)
 
-    def newest(self, limit: int) -> None:
+    def newest(self, limit: int, *, since: int | None = None, until: int | None = None) -> None:
         """Draw all trees, newest first."""
-        roots = self._ledger.latest_roots(limit=limit + 1, subagents=self._unfold)
+        roots = self._ledger.latest_roots(
+            since=since, until=until, limit=limit + 1, subagents=self._unfold
+        )
         if self._run.as_json:
             trees = [self._tree(root) for root in roots[:limit]]
             self._run.out.json(trees=trees, more=len(roots) > limit)
             return
         if not roots:
-            note("No turns. Import history or record a demonstration with `agents-ledger up`.")
+            start = "No turns. Import history or record a demonstration with `agents-ledger up`."
+            note(start if since is until is None else "No tree matches.")
         for index, root in enumerate(roots[:limit]):
             if index:
                 self._run.out.line()
@@ -129,8 +154,8 @@ def _row(out: Output, row: TreeRow, lanes_max: int) -> list[Span]:
         branches = humanize.count(row.turns, "older branch", "older branches")
         return [(f"… {branches} (--all)", "dim")]
     if row.kind == "branch" and row.lane >= lanes_max:
-        turns, turn_id = humanize.count(row.turns, "turn"), row.node.headline.short_id
-        return [(f"… {turns}: agents-ledger tree {turn_id} --below", "dim")]
+        drawn_by = shlex.join(["agents-ledger", "tree", row.node.headline.short_id, "--below"])
+        return [(f"… {humanize.count(row.turns, 'turn')}: {drawn_by}", "dim")]
     return _node(out, row, row.node)
 
 

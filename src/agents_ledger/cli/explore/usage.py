@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, get_args
+import sys
+from collections.abc import Iterator, Sequence
+from typing import get_args
 
 import click
 from msgspec import to_builtins
 
-from agents_ledger.cli.command import Invocation, command, limit_option
-from agents_ledger.cli.terminal import Span, note
+from agents_ledger.cli.command import (
+    Invocation,
+    command,
+    limit_option,
+    project_folder,
+    since_option,
+    until_option,
+)
+from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.usage import Spent, UsageBy, UsageLine, UsageReport
 from agents_ledger.model.text import humanize
-from agents_ledger.model.text.dates import local_zone, moment
+from agents_ledger.model.text.dates import local_zone
 from agents_ledger.model.text.periods import UNDATED, Period
 
 GROUPINGS: tuple[UsageBy, ...] = get_args(UsageBy)
 SESSIONS = 20
 PERCENT = 100
-
-
-def _time_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options --since and --until."""
-    since = click.option("--since", metavar="WHEN", help="Start time: 2026-03-01, yesterday, 7d.")
-    until = click.option("--until", metavar="WHEN", help="End time.")
-    return since(until(function))
+MODELS_MAX = 40  # columns of a terminal
+FIGURES = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TOKENS", "COST")
+CSV = (
+    "turns", "failed", "tool_calls", "fresh_input_tokens", "cached_input_tokens",
+    "cache_write_tokens", "paid_output_tokens", "reasoning_tokens", "total_tokens",
+    "cost_microdollars", "unpriced_turns", "turns_without_tokens",
+)  # fmt: skip
 
 
 @command
@@ -34,73 +42,94 @@ def _time_options(function: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Choice(GROUPINGS),
     default="day",
     show_default=True,
-    help="Grouping of the rows.",
+    help="Grouping of the rows; a block is five hours from the first turn on.",
 )
-@_time_options
-@click.option("--project", metavar="FOLDER", help="Turns in this project folder.")
-@click.option("--model", metavar="NAME", help="Turns of this model.")
+@since_option("Turns")
+@until_option("Turns")
+@click.option("--project", metavar="FOLDER", help="Turns in this project, or words of its path.")
+@click.option("--model", metavar="NAME", help="Turns of this model, or words of its name.")
 @click.option("--utc", is_flag=True, help="Use UTC days instead of local days.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @limit_option(None, "rows; 20 with --by session")
 def usage(
     run: Invocation,
     *,
     by: UsageBy,
-    since: str | None,
-    until: str | None,
+    since: int | None,
+    until: int | None,
     project: str | None,
     model: str | None,
     utc: bool,
+    as_csv: bool,
     limit: int | None,
 ) -> None:
-    """Report turns, tokens and costs by day, week, month, session, model or project."""
-    if limit is None and by == "session":
+    """Report turns, tokens and costs.
+
+    Rows are days, weeks, months, five-hour blocks, models, agents, projects or sessions.
+    """
+    if as_csv and run.as_json:
+        raise click.UsageError("--csv and --json cannot be combined")
+    if limit is None and by == "session" and not as_csv:
         limit = SESSIONS
     with run.reading() as ledger:
         report = ledger.usage(
             by,
-            since=moment(since, now_ms()) if since else None,
-            until=moment(until, now_ms()) if until else None,
-            project=project,
+            since=since,
+            until=until,
+            project=project_folder(project),
             model=model,
             zone=None if utc else local_zone(),
             limit=limit,
         )
     if run.as_json:
         run.out.json(**to_builtins(report))
-        return
-    if not report.total.turns:
+    elif as_csv:
+        run.out.csv((report.by, *CSV, "models"), _csv_rows(report))
+    elif not report.total.turns:
         note("No turn matches.")
-        return
-    _print(run, report)
-    _print_remarks(report)
+    else:
+        _print(run, report)
+        _print_remarks(report)
+
+
+def _csv_rows(report: UsageReport) -> Iterator[list[object]]:
+    for line in report.lines:
+        values = [getattr(line.spent, name) for name in CSV]
+        yield [_name(line, report), *values, _models(line)]
 
 
 def _print(run: Invocation, report: UsageReport) -> None:
-    heads = [report.by.upper(), "TURNS", "INPUT", "CACHED", "OUTPUT", "TOKENS", "COST", "MODELS"]
-    rows = [_row(_name(line, report), line.spent, _models(line)) for line in report.lines]
+    models_max = MODELS_MAX if run.out.is_terminal else sys.maxsize
+    rows = [
+        [*_row(_name(line, report), line.spent), (fit(_models(line), models_max), "dim")]
+        for line in report.lines
+    ]
     if len(rows) > 1 or report.left_out or report.by == "session":
-        rows.append(_row("total", report.total, ""))
+        rows.append([*_row("total", report.total), ""])
+    heads = [report.by.upper(), *FIGURES, "MODELS"]
     if report.by == "model":  # the first column has it
         heads, rows = heads[:-1], [row[:-1] for row in rows]
-    run.out.table(heads, rows, right=heads[1:7])
+    omitted = [name for name in ("MODELS", "CACHE WRITE", "CACHE READ") if name in heads]
+    run.out.table(heads, rows, right=FIGURES, flexible=heads[0], optional=omitted)
 
 
 def _name(line: UsageLine, report: UsageReport) -> str:
-    if report.by in get_args(Period) and (line.key or "") < UNDATED:
+    is_period = report.by == "block" or report.by in get_args(Period)
+    if is_period and (line.key or "") < UNDATED:
         return "undated"
     return line.key or "(none)"
 
 
-def _row(key: str, spent: Spent, models: str) -> list[Span]:
+def _row(key: str, spent: Spent) -> list[Span]:
     return [
         (key, "title" if key == "total" else "label"),
         f"{spent.turns:,}",
         humanize.tokens(spent.fresh_input_tokens),
-        humanize.tokens(spent.cached_input_tokens + spent.cache_write_tokens),
+        humanize.tokens(spent.cached_input_tokens),
+        humanize.tokens(spent.cache_write_tokens),
         humanize.tokens(spent.paid_output_tokens),
         humanize.tokens(spent.total_tokens),
         cost(spent),
-        (models, "dim"),
     ]
 
 
@@ -120,23 +149,20 @@ def _print_remarks(report: UsageReport) -> None:
         note((f"{humanize.count(report.left_out, 'more row')} (--limit)", "dim"))
     if report.unpriced:
         note(("no price for ", "dim"), ", ".join(report.unpriced))
-    if report.total.untold:
-        note((f"{humanize.count(report.total.untold, 'turn')} without token counts", "dim"))
+    if unreported := report.total.turns_without_tokens:
+        note((f"{humanize.count(unreported, 'turn')} without token counts", "dim"))
     if report.total.cost_microdollars is not None:
         note((f"Estimated costs in US dollars, by the list prices of {report.priced_on}.", "dim"))
 
 
 @command
-@_time_options
+@since_option("Calls of turns")
+@until_option("Calls of turns")
 @limit_option(None, "tools")
-def tools(run: Invocation, *, since: str | None, until: str | None, limit: int | None) -> None:
+def tools(run: Invocation, *, since: int | None, until: int | None, limit: int | None) -> None:
     """Report how often each tool was called, how often it failed, and how long it took."""
     with run.reading() as ledger:
-        tools = ledger.tools(
-            since=moment(since, now_ms()) if since else None,
-            until=moment(until, now_ms()) if until else None,
-            limit=limit,
-        )
+        tools = ledger.tools(since=since, until=until, limit=limit)
     if run.as_json:
         run.out.json(tools=tools)
         return

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agents_ledger.cli.command import Invocation, command, limit_option
+from agents_ledger.cli.command import (
+    Invocation,
+    command,
+    limit_option,
+    since_option,
+    until_option,
+)
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.maintenance import audit as rules
 from agents_ledger.ledger.maintenance import doctor as doctors
@@ -39,8 +45,8 @@ PATHS_MAX = 5
     "--permissions", is_flag=True, help="Check tool calls against the permissions of their turns."
 )
 @click.option("--persona", metavar="ID", help="With --permissions: calls of this persona.")
-@click.option("--since", metavar="WHEN", help="With --permissions: turns since this time.")
-@click.option("--until", metavar="WHEN", help="With --permissions: turns before this time.")
+@since_option("With --permissions: turns")
+@until_option("With --permissions: turns")
 def audit(
     run: Invocation,
     *,
@@ -48,18 +54,18 @@ def audit(
     quick: bool,
     permissions: bool,
     persona: str | None,
-    since: str | None,
-    until: str | None,
+    since: int | None,
+    until: int | None,
 ) -> int:
     """Check every rule of the ledger, and the database itself.
 
-    Exits with 1 if a rule is violated. WHEN is a date or an age: 2026-03-01, 12h, 7d, 4w.
+    Exits with 1 if a rule is violated.
     """
     if permissions:
         from agents_ledger.cli.health.permissions import report_permissions
 
         return report_permissions(run, persona_id=persona, since=since, until=until, limit=limit)
-    if persona or since or until:
+    if (persona, since, until) != (None, None, None):
         raise click.UsageError("--persona, --since and --until require --permissions")
     try:
         with run.reading() as ledger:

@@ -7,7 +7,6 @@ from agents_ledger.cli.terminal import Span, note
 from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.text import humanize
-from agents_ledger.model.text.dates import moment
 
 UNPERMITTED = 1
 
@@ -16,17 +15,16 @@ def report_permissions(
     run: Invocation,
     *,
     persona_id: str | None,
-    since: str | None,
-    until: str | None,
+    since: int | None,
+    until: int | None,
     limit: int,
 ) -> int:
     """Print the review; returns 1 if a tool ran that was not granted."""
-    from_, to = (moment(time, now_ms()) if time else None for time in (since, until))
     with run.reading() as ledger:
-        review = ledger.review_permissions(persona_id=persona_id, since=from_, until=to)
+        review = ledger.review_permissions(persona_id=persona_id, since=since, until=until)
     ran = any(misuse.what == "not granted" for misuse in review.misuses)
     if run.as_json:
-        run.out.json(uses=review.uses, misuses=review.misuses, unsaid=review.unsaid)
+        run.out.json(uses=review.uses, misuses=review.misuses, unchecked=review.unchecked)
     else:
         _print(run, review, limit)
     return UNPERMITTED if ran else 0
@@ -61,8 +59,8 @@ def _print(run: Invocation, review: PermissionReview, limit: int) -> None:
         run.out.line((f"… {len(review.misuses) - limit:,} more (--limit)", "dim"))
     if not review.uses:
         note("No turn with recorded permissions has tool calls.")
-    if review.unsaid:
-        note(f"{humanize.count(review.unsaid, 'call')} not checked: no permissions recorded.")
+    if review.unchecked:
+        note(f"{humanize.count(review.unchecked, 'call')} not checked: no permissions recorded.")
 
 
 def _count(number: int, style: str) -> Span:

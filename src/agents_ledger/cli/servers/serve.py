@@ -15,7 +15,6 @@ from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model import extras
 from agents_ledger.model.access import SCOPES, Scope, Token
-from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.text import humanize
 from agents_ledger.model.turns import IDLE_MAX_S, IDLE_S
@@ -195,5 +194,5 @@ def _state(token: Token, now: int) -> str:
 def _lifetime_ms(text: str) -> int:
     match = re.fullmatch(r"(\d{1,4})([dw])", text)
     if match is None or not int(match[1]):
-        raise Refused(f"{text!r} is not a valid lifetime", "Write it as 30d or 12w.")
+        raise click.BadParameter(f"{text!r} is not a valid lifetime, such as 30d or 12w")
     return int(match[1]) * UNITS[match[2]]

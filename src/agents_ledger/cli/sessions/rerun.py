@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -54,7 +55,7 @@ def rerun(
         run.out.json(session=reruns[0].session_label if reruns else None, turns=turns)
     elif reruns:
         label = reruns[0].session_label
-        note(("compare: ", "dim"), f"agents-ledger compare {target} {label}")
+        note(("compare: ", "dim"), shlex.join(["agents-ledger", "compare", target, label]))
     return FAILED if any(hasattr(turn.now, "error") for turn in reruns) else 0
 
 

@@ -28,7 +28,7 @@ def resume(run: Invocation, *, session: str) -> None:
     here = command_here(stored)
     continued_here = bool(there and turn and not turn.projected)
     if run.as_json:
-        run.out.json(command=there, here=here, went_on_here=continued_here)
+        run.out.json(command=there, ledger_command=here, continued_in_ledger=continued_here)
         return
     run.out.line(there or here)
     if there is None:

@@ -1,17 +1,22 @@
-"""archive, alias, note, history and undo: manage sessions."""
+"""archive, alias, rename, merge, note, history and undo: manage sessions."""
 
 from __future__ import annotations
 
-from typing import Any
+import shlex
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agents_ledger.cli import terminal
 from agents_ledger.cli.command import Invocation, command, complete_target, limit_option
 from agents_ledger.cli.terminal import Span
+from agents_ledger.model.errors import NotFound
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session, SessionStatus
 from agents_ledger.model.text import humanize
+
+if TYPE_CHECKING:
+    from agents_ledger.ledger.ledger import Ledger
 
 MOVES = 20
 
@@ -33,11 +38,16 @@ def archive(run: Invocation, *, session: str, deleted: bool, reactivate: bool) -
 @command
 @click.argument("session", shell_complete=complete_target)
 @click.argument("name", required=False)
-def alias(run: Invocation, *, session: str, name: str | None) -> None:
-    """Add the alias NAME to a session; without NAME, list its aliases."""
+@click.option("--remove", is_flag=True, help="Remove the alias NAME instead.")
+def alias(run: Invocation, *, session: str, name: str | None, remove: bool) -> None:
+    """Add the alias NAME to a session, or remove it; without NAME, list its aliases."""
+    if remove and name is None:
+        raise click.UsageError("--remove requires a NAME")
     with run.writing() if name is not None else run.reading() as ledger:
         label = ledger.session(ledger.lookup(session)).label
-        if name is not None:
+        if name is not None and remove:
+            _remove_alias(ledger, name, label)
+        elif name is not None:
             ledger.alias(name, label)
         aliases = ledger.aliases(label)
     if run.as_json:
@@ -48,6 +58,45 @@ def alias(run: Invocation, *, session: str, name: str | None) -> None:
         return
     rows: list[list[Span]] = [[(row.alias, "label"), row.reason or ""] for row in aliases]
     run.out.table(["ALIAS", "REASON"], rows)
+
+
+def _remove_alias(ledger: Ledger, name: str, label: str) -> None:
+    if name not in {alias.alias for alias in ledger.aliases(label)}:
+        raise NotFound(
+            f"session {label!r} has no alias {name!r}",
+            f"List its aliases with `{shlex.join(['agents-ledger', 'alias', label])}`.",
+        )
+    ledger.remove_alias(name)
+
+
+@command
+@click.argument("session", shell_complete=complete_target)
+@click.argument("label")
+def rename(run: Invocation, *, session: str, label: str) -> None:
+    """Give a session another label. The former label becomes an alias."""
+    with run.writing() as ledger:
+        former = ledger.session(ledger.lookup(session)).label
+        changed = ledger.rename(former, label)
+    _print_session(run, changed, " is the new label of ", (former, "label"))
+
+
+@command
+@click.argument("session", shell_complete=complete_target)
+@click.argument("other", required=False, shell_complete=complete_target)
+@click.option("--undo", "unmerge", is_flag=True, help="Make a merged SESSION its own again.")
+def merge(run: Invocation, *, session: str, other: str | None, unmerge: bool) -> None:
+    """Merge two sessions into the one with the longer history, or undo that. No turn is lost."""
+    if unmerge is (other is not None):
+        raise click.UsageError("Give two sessions, or one and --undo.")
+    with run.writing() as ledger:
+        if other is None:
+            changed = ledger.unmerge(session)
+            _print_session(run, changed, " is a session of its own again")
+            return
+        labels = [ledger.session(ledger.lookup(name)).label for name in (session, other)]
+        changed = ledger.merge(*labels)
+    merged = next((label for label in labels if label != changed.label), changed.label)
+    _print_session(run, changed, " now includes ", (merged, "label"))
 
 
 @command

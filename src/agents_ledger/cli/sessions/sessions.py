@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import sys
+from collections.abc import Sequence
 
 import click
 from msgspec import to_builtins
 
-from agents_ledger.cli.command import Invocation, command, complete_target, limit_option
+from agents_ledger.cli.command import (
+    Invocation,
+    command,
+    complete_target,
+    limit_option,
+    project_folder,
+    since_option,
+    until_option,
+)
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.reports.trees import Headline
-from agents_ledger.model.sessions import NATIVE, Session, SessionStatus, Thread
+from agents_ledger.model.reports.pages import SessionLine
+from agents_ledger.model.sessions import NATIVE, SessionStatus, Thread
 from agents_ledger.model.text import humanize
-from agents_ledger.model.text.dates import moment
 
-# Columns of a terminal from which on persona and origin are shown.
-WIDE = 100
-LABEL_MAX = 40
+# The columns that a narrow terminal does without, the first one first.
+DISPENSABLE = ("ORIGIN", "PERSONA", "TOKENS", "STATUS", "TURNS", "AGE")
+LABEL_MAX = 32  # columns of a terminal
 STATUSES: tuple[SessionStatus, ...] = ("active", "archived", "deleted")
 
 
@@ -36,11 +41,14 @@ STATUSES: tuple[SessionStatus, ...] = ("active", "archived", "deleted")
 @click.option(
     "--origin", metavar="NAME", help="Sessions imported from this source, such as claude-code."
 )
-@click.option("--project", metavar="FOLDER", help="Sessions whose last turn worked in this folder.")
+@click.option(
+    "--project", metavar="FOLDER", help="Sessions last in this project, or words of its path."
+)
 @click.option(
     "--model", metavar="NAME", help="Sessions last answered by this model, or part of its name."
 )
-@click.option("--since", metavar="WHEN", help="Sessions changed since: 2026-03-01, 12h, 7d, 4w.")
+@since_option("Sessions changed")
+@until_option("Sessions last changed")
 @click.option("--no-subagents", is_flag=True, help="Omit the sessions of subagents.")
 @limit_option(20, "sessions")
 def sessions(
@@ -51,96 +59,83 @@ def sessions(
     origin: str | None,
     project: str | None,
     model: str | None,
-    since: str | None,
+    since: int | None,
+    until: int | None,
     no_subagents: bool,
     limit: int,
 ) -> None:
     """List sessions, most recent first."""
-    changed_since = moment(since, now_ms()) if since else 0
     with run.reading() as ledger:
         lines = ledger.pages.session_lines(
             status=next((word for word in STATUSES if word == status), None),
             persona_id=persona,
             origin=origin,
-            project=os.path.abspath(project) if project and os.path.isdir(project) else project,
+            project=project_folder(project),
             model=model,
-            since=changed_since,
+            since=since or 0,
+            until=until,
             subagents=not no_subagents,
             limit=limit + 1,
         )
-        entries = [SessionRow(ledger, line.session) for line in lines[:limit]]
-        is_new = not entries and not ledger.sessions(status=None, limit=1)
+        entries = [_as_json(ledger, line) for line in lines[:limit]] if run.as_json else []
+        is_new = not lines and not ledger.sessions(status=None, limit=1)
     more = len(lines) > limit
     if run.as_json:
-        run.out.json(sessions=[entry.as_json() for entry in entries], more=more)
+        run.out.json(sessions=entries, more=more)
         return
-    if not entries:
+    if not lines:
         start = "No sessions. Import history or record a demonstration with `agents-ledger up`."
         note(start if is_new else "No session matches.")
         return
-    _print(run, entries)
+    _print(run, lines[:limit])
     if more:
         note(("There are more sessions (--limit).", "dim"))
 
 
-class SessionRow:
-    """A session with the metrics and the headline of its thread."""
-
-    def __init__(self, ledger: Ledger, session: Session) -> None:
-        self.session = session
-        self.thread = Thread(None)
-        self.headline: Headline | None = None
-        if session.thread_id is not None:
-            self.thread = ledger.thread(session.thread_id, last=0)
-            self.headline = ledger.headlines([session.thread_id])[0]
-
-    def as_json(self) -> dict[str, object]:
-        """The session, and its thread's metrics under `thread`."""
-        metrics = to_builtins(self.thread)
-        del metrics["turns"]
-        text = self.headline.text if self.headline else None
-        return {**to_builtins(self.session), "thread": metrics, "prompt": text}
-
-    @property
-    def text(self) -> str:
-        """The title, and the start of the latest prompt."""
-        prompt = (self.headline.text if self.headline else None) or ""
-        if self.headline and self.headline.turn.compaction:
-            prompt = f"compacted: {self.headline.turn.compaction.summary}"
-        parts = ["★" if self.session.starred else "", self.session.title or "", prompt]
-        return " · ".join(filter(None, parts))
+def _as_json(ledger: Ledger, line: SessionLine) -> dict[str, object]:
+    """The session, its thread's metrics under `thread`, and the start of its latest prompt."""
+    head = line.session.thread_id
+    metrics = to_builtins(ledger.thread(head, last=0) if head else Thread(None))
+    del metrics["turns"]
+    prompt = ledger.headlines([head])[0].text if head else None
+    return {**to_builtins(line.session), "thread": metrics, "prompt": prompt}
 
 
-def _print(run: Invocation, entries: list[SessionRow]) -> None:
+def _print(run: Invocation, lines: Sequence[SessionLine]) -> None:
     """Print a table, without the columns that would have the same value in every row."""
     now = now_ms()
-    wide = run.out.width >= WIDE or not run.out.is_terminal
-    personas = wide and {entry.session.persona_id for entry in entries} != {"main"}
-    origins = wide and any(entry.session.origin != NATIVE for entry in entries)
-    statuses = any(entry.session.status != "active" for entry in entries)
-    extra = [name for name, varies in (("PERSONA", personas), ("ORIGIN", origins)) if varies]
-    extra += ["STATUS"] if statuses else []
-    rows: list[list[Span]] = []
-    for entry in entries:
-        session = entry.session
-        values = {
-            "PERSONA": session.persona_id,
-            "ORIGIN": session.origin,
-            "STATUS": session.status,
-        }
-        rows.append(
-            [
-                (fit(session.label, LABEL_MAX if run.out.is_terminal else sys.maxsize), "label"),
-                (entry.headline.short_id if entry.headline else "empty", "id"),
-                str(entry.thread.depth),
-                humanize.tokens(entry.thread.total_tokens),
-                (humanize.age(session.updated_at, now, ago=""), "dim"),
-                *((values[name], "dim") for name in extra),
-                entry.text,
-            ]
-        )
-    heads = ["SESSION", "HEAD", "TURNS", "TOKENS", "AGE", *extra, "LATEST PROMPT"]
-    run.out.table(heads, rows, right=("TURNS", "TOKENS"))
+    columns: dict[str, list[Span]] = {
+        "TITLE": [_title(line) for line in lines],
+        "SESSION": [(_label(run, line), "label") for line in lines],
+        "TURNS": [str(line.depth) for line in lines],
+        "TOKENS": [humanize.tokens(line.total_tokens) for line in lines],
+        "AGE": [(humanize.age(line.session.updated_at, now, ago=""), "dim") for line in lines],
+        "STATUS": [(line.session.status, "dim") for line in lines],
+        "PERSONA": [(line.session.persona_id, "dim") for line in lines],
+        "ORIGIN": [(line.session.origin, "dim") for line in lines],
+    }
+    for name, value in (("STATUS", "active"), ("PERSONA", "main"), ("ORIGIN", NATIVE)):
+        if {cell[0] for cell in columns[name]} == {value}:
+            del columns[name]
+    run.out.table(
+        list(columns),
+        list(zip(*columns.values(), strict=True)),
+        right=("TURNS", "TOKENS"),
+        flexible="TITLE",
+        optional=[name for name in DISPENSABLE if name in columns],
+    )
+
+
+def _title(line: SessionLine) -> str:
+    """The title or task, else what was asked first."""
+    session = line.session
+    title = session.title or session.task_description or line.first_prompt or line.last_prompt
+    return f"{'★ ' if session.starred else ''}{title or '(untitled)'}"
+
+
+def _label(run: Invocation, line: SessionLine) -> str:
+    """On a terminal, as much of it as identifies the session."""
+    return fit(line.short_label, LABEL_MAX) if run.out.is_terminal else line.session.label
 
 
 @command
@@ -157,7 +152,7 @@ def fork(
 ) -> None:
     """Create a session at a turn, or at the head of a session. No turn is copied."""
     if label == "":
-        raise Refused("the label is empty", "Omit --label to have one generated.")
+        raise click.BadParameter("the label is empty", param_hint="'--label'")
     with run.writing() as ledger:
         turn_id, reasons = ledger.explain_route(target)
         session = ledger.fork(turn_id, label=label, before=before, persona_id=persona)

@@ -1,36 +1,75 @@
-"""export: write a conversation in one of our formats or in that of its source; source files."""
+"""export: write conversations in one of our formats, or in that of their source."""
 
 from __future__ import annotations
 
-import sys
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import click
 
-from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.command import (
+    Invocation,
+    command,
+    complete_target,
+    project_folder,
+    since_option,
+    until_option,
+)
 from agents_ledger.cli.terminal import note
 from agents_ledger.exporters.exporting import Export, Form
 from agents_ledger.exporters.private_files import open_new
 from agents_ledger.exporters.secrets import Masked, review
 from agents_ledger.model.context import PROVIDER_FORMATS
-from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.errors import Refused
 from agents_ledger.model.text import humanize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from agents_ledger.ledger.ledger import Ledger
-    from agents_ledger.model.imports.sources import SourceFile
 
-FORMATS = ("source", *get_args(Form))
-SUFFIXES = {
-    ".jsonl": "messages",
+FORMATS = (*get_args(Form), "source")
+SUFFIXES: dict[str, Form] = {
     ".md": "markdown",
     ".markdown": "markdown",
     ".json": "json",
+    ".jsonl": "messages",
     ".html": "html",
 }
+EXTENSIONS: dict[str, str] = {form: suffix for suffix, form in reversed(SUFFIXES.items())}
+SESSIONS_PER_READ = 200
+NAME_MAX = 100
+
+
+class ExportRequest(NamedTuple):
+    """What was asked for on the command line."""
+
+    target: str | None
+    form: str | None
+    output: str | None
+    provider: str
+    last: int | None
+    full: bool
+    subagents: bool
+    mask: bool
+    all: bool
+    selection: dict[str, Any]  # of sessions, with --all
+
+    @property
+    def form_or_default(self) -> str:
+        return self.form or (not self.all and _format_of(self.output)) or "markdown"
+
+    def export(self, ledger: Ledger, target: str, form: str) -> Export:
+        return Export(
+            ledger,
+            target,
+            next(name for name in get_args(Form) if name == form),
+            mask=self.mask,
+            full=self.full,
+            last=self.last,
+            subagents=self.subagents,
+            provider=self.provider,
+        )
 
 
 @command
@@ -39,11 +78,20 @@ SUFFIXES = {
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="Format.  [default: by the extension of --output; else source, or markdown]",
+    help="Format.  [default: by the extension of --output, else markdown]",
 )
 @click.option(
-    "-o", "--output", type=click.Path(), help="File to write.  [default: standard output]"
+    "-o",
+    "--output",
+    type=click.Path(),
+    help="File to write, or folder with --all.  [default: standard output]",
 )
+@click.option("--all", "all_", is_flag=True, help="Export all sessions, a file each, to --output.")
+@click.option("--origin", metavar="NAME", help="With --all: sessions of this source.")
+@click.option("--project", metavar="FOLDER", help="With --all: sessions last in this project.")
+@click.option("--model", metavar="NAME", help="With --all: sessions last answered by this model.")
+@since_option("With --all: sessions changed")
+@until_option("With --all: sessions last changed")
 @click.option(
     "--provider",
     type=click.Choice(PROVIDER_FORMATS),
@@ -81,64 +129,77 @@ def export(
     only_review: bool,
     file: str | None,
     only_list: bool,
+    all_: bool,
+    **selection: Any,
 ) -> None:
-    """Export a conversation as Markdown, JSON, messages, one HTML file, or in its source format."""
+    """Export conversations as Markdown, JSON, messages or HTML, or in the format of their source.
+
+    Secrets are masked, except in --format source. New files are readable by their owner only.
+    """
+    selection["project"] = project_folder(selection["project"])
+    request = ExportRequest(
+        target, form, output, provider, last, full, not no_subagents, not no_mask, all_, selection
+    )
     if file is not None or only_list:
-        not_applicable = {
-            f"--format {form}": form not in (None, "source"),
-            "--provider": _is_set("provider"),
-            "--last": last,
-            "--full": full,
-            "--no-subagents": no_subagents,
-            "--no-mask": no_mask,
-            "--review": only_review,
-        }
-        _check_files(target, file, [name for name, is_set in not_applicable.items() if is_set])
+        _check_files(request, file, only_review=only_review)
         if only_list and output is not None:
             raise click.UsageError("--list and --output cannot be combined")
-        _files(run, target, file, output, only_list=only_list)
+        from agents_ledger.cli.transfer.export_files import export_files
+
+        export_files(run, target, file, output, only_list=only_list)
         return
-    if target is None:
-        raise click.UsageError("Give a TARGET, or source files with --file.")
+    _check(request)
     with run.reading() as ledger:
-        target = ledger.lookup(target)
         if only_review:
-            _review(run, Export(ledger, target, "json", last=last, subagents=not no_subagents))
-            return
-        chosen = form or _format_of(output) or _default_format(ledger, target)
-        if chosen == "source":
-            if last is not None:
-                raise Refused(
-                    "--last does not apply to the format source",
-                    "Choose another --format, such as markdown.",
-                )
-            _source(run, ledger, target, output)
-            return
-        form_ = next(name for name in get_args(Form) if name == chosen)
-        exported = Export(
-            ledger,
-            target,
-            form_,
-            mask=not no_mask,
-            full=full,
-            last=last,
-            subagents=not no_subagents,
-            provider=provider,
-        )
-        _write(run, exported, output)
+            _review(run, [request.export(ledger, key, "json") for key in _targets(ledger, request)])
+        elif request.form_or_default == "source":
+            from agents_ledger.cli.transfer.export_files import export_sources
+
+            export_sources(run, ledger, ledger.lookup(str(target)), output)
+        elif all_:
+            _write_all(run, ledger, request)
+        else:
+            exported = request.export(ledger, ledger.lookup(str(target)), request.form_or_default)
+            _write(run, exported, output)
+
+
+def _check_files(request: ExportRequest, file: str | None, *, only_review: bool) -> None:
+    """Refuse what does not apply to archived source files."""
+    if request.target is not None and file is not None:
+        raise click.UsageError("TARGET and --file cannot be combined")
+    not_applicable = {
+        f"--format {request.form}": request.form not in (None, "source"),
+        "--provider": _is_set("provider"),
+        "--last": request.last,
+        "--full": request.full,
+        "--no-subagents": not request.subagents,
+        "--no-mask": not request.mask,
+        "--review": only_review,
+        "--all": request.all,
+    }
+    names = [name for name, is_set in not_applicable.items() if is_set]
+    if names:
+        verb = "does" if len(names) == 1 else "do"
+        raise click.UsageError(f"{', '.join(names)} {verb} not apply to source files")
+
+
+def _check(request: ExportRequest) -> None:
+    """Refuse options of a conversation that contradict each other."""
+    if request.all is (request.target is not None):
+        raise click.UsageError("Give a TARGET, --all, or source files with --file.")
+    selecting = [f"--{name}" for name, value in request.selection.items() if value is not None]
+    if selecting and not request.all:
+        raise click.UsageError(f"{', '.join(selecting)} require --all")
+    if request.form_or_default == "source":
+        if request.all:
+            raise click.UsageError("Export the files of a source with --file SOURCE, not --all.")
+        if request.last is not None:
+            raise click.UsageError("--last does not apply to --format source")
 
 
 def _is_set(option: str) -> bool:
     source = click.get_current_context().get_parameter_source(option)
     return source is not click.core.ParameterSource.DEFAULT
-
-
-def _check_files(target: str | None, file: str | None, not_applicable: Sequence[str]) -> None:
-    if target is not None and file is not None:
-        raise click.UsageError("TARGET and --file cannot be combined")
-    if not_applicable:
-        verb = "does" if len(not_applicable) == 1 else "do"
-        raise click.UsageError(f"{', '.join(not_applicable)} {verb} not apply to source files")
 
 
 def _format_of(output: str | None) -> str | None:
@@ -154,73 +215,58 @@ def _format_of(output: str | None) -> str | None:
     return SUFFIXES[extension]
 
 
-def _default_format(ledger: Ledger, target: str) -> str:
-    """`source` for an imported session; `markdown` for recorded sessions and for turns."""
-
-    try:
-        label = ledger.session(target).label
-    except NotFound:
-        return "markdown"
-    return "source" if ledger.sources.files_of_session(label) else "markdown"
-
-
-def _source(run: Invocation, ledger: Ledger, target: str, output: str | None) -> None:
-    from agents_ledger.exporters.source import session_files
-
-    _export_files(run, ledger, session_files(ledger, ledger.session(target).label), output)
-
-
-def _files(
-    run: Invocation, target: str | None, named: str | None, output: str | None, *, only_list: bool
-) -> None:
-    """List or export archived files, whether or not they belong to a session."""
-    from agents_ledger.exporters.source import kept_files, session_files
-
-    with run.reading() as ledger:
-        if only_list and target is not None:
-            label = ledger.session(ledger.lookup(target)).label
-            _list(run, session_files(ledger, label))
-        elif only_list or named is None:
-            _list(run, kept_files(ledger, named).files)
-        else:
-            files, is_one = kept_files(ledger, named)
-            _export_files(run, ledger, files, output, in_folder=not is_one)
-
-
-def _export_files(
-    run: Invocation,
-    ledger: Ledger,
-    files: Sequence[SourceFile],
-    output: str | None,
-    *,
-    in_folder: bool = False,
-) -> None:
-    from agents_ledger.exporters.source import print_file, write_files
-
-    if output is None:
-        print_file(ledger, files, sys.stdout.buffer)
+def _targets(ledger: Ledger, request: ExportRequest) -> Iterator[str]:
+    """The target, or the labels of all selected sessions, latest first."""
+    if request.target is not None:
+        yield ledger.lookup(request.target)
         return
-    written = write_files(ledger, files, Path(output), in_folder=in_folder)
-    _print_written(run, [str(path) for path in written], ())
+    selection = {name: value for name, value in request.selection.items() if value is not None}
+    page: Sequence[Any] = ()
+    while True:
+        last = page[-1].session if page else None
+        # The threads of subagents are exported with those of their parents.
+        page = ledger.pages.session_lines(
+            status=None, limit=SESSIONS_PER_READ, after=last, **selection
+        )
+        yield from (line.session.label for line in page if line.session.thread_id)
+        if len(page) < SESSIONS_PER_READ:
+            return
 
 
-def _list(run: Invocation, files: Sequence[SourceFile]) -> None:
+def _write_all(run: Invocation, ledger: Ledger, request: ExportRequest) -> None:
+    """Write a file per session into a new or empty folder."""
+    if request.output is None:
+        raise click.UsageError("--all needs a folder: --output FOLDER")
+    folder = Path(request.output)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Refused(f"{folder} exists and is not an empty folder", "Choose a new folder.")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    extension = EXTENSIONS[request.form_or_default]
+    written: list[str] = []
+    masked: list[Masked] = []
+    names: set[str] = set()
+    for label in _targets(ledger, request):
+        path = folder / f"{_file_name(label, names)}{extension}"
+        exported = request.export(ledger, label, request.form_or_default)
+        _write_file(exported, path)
+        written.append(str(path))
+        masked += exported.masked
     if run.as_json:
-        rows = [
-            {
-                "path": file.path,
-                "generation": file.generation,
-                "source": file.source,
-                "kind": file.kind,
-                "bytes": file.kept_bytes,
-            }
-            for file in files
-        ]
-        run.out.json(kept=rows)
+        run.out.json(files=written, masked=masked)
         return
-    cells = [[f.source, f.kind, f"{f.kept_bytes:,}", str(f.generation), f.path] for f in files]
-    heads = ["SOURCE", "KIND", "BYTES", "GENERATION", "PATH"]
-    run.out.table(heads, cells, right=("BYTES", "GENERATION"))
+    run.out.line(f"exported {humanize.count(len(written), 'session')} to {folder}")
+    _print_masked(tuple(masked))
+
+
+def _file_name(label: str, taken: set[str]) -> str:
+    """A file name for a label, on any system, that is not taken; now it is."""
+    plain = re.sub(r"[^\w.-]+", "-", label).strip("-.")[:NAME_MAX] or "session"
+    name, number = plain, 1
+    while name.lower() in taken:
+        number += 1
+        name = f"{plain}-{number}"
+    taken.add(name.lower())
+    return name
 
 
 def _write(run: Invocation, exported: Export, output: str | None) -> None:
@@ -232,6 +278,15 @@ def _write(run: Invocation, exported: Export, output: str | None) -> None:
     path = Path(output)
     if path.is_dir():
         raise Refused(f"{path} is a folder", "Give the path of a new file.")
+    _write_file(exported, path)
+    if run.as_json:
+        run.out.json(files=[str(path)], masked=exported.masked)
+        return
+    run.out.line(str(path))
+    _print_masked(exported.masked)
+
+
+def _write_file(exported: Export, path: Path) -> None:
     try:
         opened = open_new(path, "t", encoding="utf-8", newline="\n")
     except FileExistsError as error:
@@ -246,16 +301,6 @@ def _write(run: Invocation, exported: Export, output: str | None) -> None:
         # A truncated file would look complete.
         path.unlink()
         raise
-    _print_written(run, [str(path)], exported.masked)
-
-
-def _print_written(run: Invocation, files: list[str], masked: tuple[Masked, ...]) -> None:
-    if run.as_json:
-        run.out.json(files=files, masked=masked)
-        return
-    for file in files:
-        run.out.line(file)
-    _print_masked(masked)
 
 
 def _print_masked(masked: tuple[Masked, ...]) -> None:
@@ -265,22 +310,18 @@ def _print_masked(masked: tuple[Masked, ...]) -> None:
         note(("masked ", "dim"), kinds, ("; --review lists them, --no-mask keeps them", "dim"))
 
 
-def _review(run: Invocation, exported: Export) -> None:
-    for _ in exported:  # masks as it is read
-        pass
+def _review(run: Invocation, exports: Sequence[Export]) -> None:
+    for exported in exports:
+        for _ in exported:  # masks as it is read
+            pass
+    masked = [secret for exported in exports for secret in exported.masked]
     if run.as_json:
-        run.out.json(files=[], masked=exported.masked)
+        run.out.json(files=[], masked=masked)
         return
-    if not exported.masked:
+    if not masked:
         note("No secrets detected.")
         return
-    rows = [
-        [secret.kind, str(secret.count), secret.shown, secret.where] for secret in exported.masked
-    ]
+    rows = [[secret.kind, str(secret.count), secret.shown, secret.where] for secret in masked]
     run.out.table(["KIND", "TIMES", "SHOWN AS", "WHERE"], rows, right=("TIMES",))
-    note(
-        (
-            f"{humanize.count(sum(secret.count for secret in exported.masked), 'place')} masked",
-            "dim",
-        )
-    )
+    count = sum(secret.count for secret in masked)
+    note((f"{humanize.count(count, 'place')} masked", "dim"))

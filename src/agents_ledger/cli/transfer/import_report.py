@@ -97,9 +97,9 @@ def not_imported_as_json(report: Report, exclude: Sequence[str]) -> dict[str, An
             {"path": fault.path, "line": fault.line, "offset": fault.offset, "what": fault.what}
             for fault in report.faults
         ],
-        "without_reader": report.unrecognised,
+        "unrecognised": report.unrecognised,
         "empty": report.empty,
-        "excluded": {"files": left.files, "sessions": left.sessions, "met_nothing": unmatched},
+        "excluded": {"files": left.files, "sessions": left.sessions, "unmatched": unmatched},
     }
 
 

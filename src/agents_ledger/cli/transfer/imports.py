@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from agents_ledger.cli.command import Invocation, command, embed_in_background
+from agents_ledger.cli.command import Invocation, command, embed_in_background, since_option
 from agents_ledger.cli.terminal import note
 from agents_ledger.cli.transfer.import_report import (
     ImportProgress,
@@ -22,9 +22,7 @@ from agents_ledger.cli.transfer.import_report import (
 )
 from agents_ledger.model import settings
 from agents_ledger.model.errors import NotFound, Refused
-from agents_ledger.model.ids import now_ms
 from agents_ledger.model.text import humanize
-from agents_ledger.model.text.dates import moment
 
 if TYPE_CHECKING:
     from agents_ledger.importers.discovery import FileSelection, HistoryFile
@@ -43,7 +41,7 @@ EXCLUDE = click.option(
 @command
 @click.argument("what", nargs=-1, metavar="[SOURCE|PATH]...")
 @click.option("--dry-run", is_flag=True, help="List what would be imported; change nothing.")
-@click.option("--since", metavar="WHEN", help="Files changed since: 2026-03-01, 12h, 7d, 4w.")
+@since_option("Files changed")
 @EXCLUDE
 @click.option("--request", type=click.Path(), help="JSON file with a sessions.import request.")
 def import_(
@@ -51,7 +49,7 @@ def import_(
     *,
     what: tuple[str, ...],
     dry_run: bool,
-    since: str | None,
+    since: int | None,
     exclude: tuple[str, ...],
     request: str | None,
 ) -> int:
@@ -62,7 +60,7 @@ def import_(
     Exits with 1 if a session could not be imported.
     """
     if request is not None:
-        if what or dry_run or since or exclude:
+        if what or dry_run or since is not None or exclude:
             raise click.UsageError("--request cannot be combined with other arguments")
         return _import_request(run, Path(request))
     gc.set_threshold(GC_THRESHOLD)
@@ -73,16 +71,30 @@ def import_(
     # Patterns of the settings need not match anything when only some files are imported.
     expected = _patterns(exclude) if what else wanted.exclude
     if dry_run:
-        return _dry_run(run, files, report, expected)
+        _dry_run(run, files, report, expected)
+        _check_named(what, report)
+        return 0
     with run.writing(create=True) as ledger:
         importer = Importer(ledger, report)
         with ImportProgress(run, files) as tick:
             importer.run(files, tick)
         ledger.summarise()
     print_report(run, report, expected)
+    _check_named(what, report)
     if not (files or report.faults or report.unrecognised or report.excluded.files):
         _note_nothing_found(what)
     return 1 if report.counts.failed else 0
+
+
+def _check_named(what: Sequence[str], report: Report) -> None:
+    """Refused if a file was named that no importer reads; a folder may contain such files."""
+    unread = {os.path.abspath(path) for path in report.unrecognised}
+    named = [path for path in what if os.path.abspath(path) in unread]
+    if named:
+        raise Refused(
+            f"no importer reads {', '.join(named)}",
+            f"Importers exist for {', '.join(_importers())}. Import other formats with --request.",
+        )
 
 
 def _note_nothing_found(what: Sequence[str]) -> None:
@@ -111,12 +123,10 @@ def all_history() -> AllHistory:
     return AllHistory(_files((), _wanted(None, ()), report), report)
 
 
-def _wanted(since: str | None, exclude: Sequence[str]) -> FileSelection:
+def _wanted(since: int | None, exclude: Sequence[str]) -> FileSelection:
     from agents_ledger.importers.discovery import FileSelection
 
-    return FileSelection(
-        moment(since, now_ms()) / 1000 if since else 0, (*settings.excluded(), *_patterns(exclude))
-    )
+    return FileSelection(since / 1000 if since else 0, (*settings.excluded(), *_patterns(exclude)))
 
 
 def _patterns(exclude: Sequence[str]) -> tuple[str, ...]:
@@ -150,14 +160,18 @@ def _files(what: Sequence[str], wanted: FileSelection, report: Report) -> list[H
     return wanted.of(files, report.faults, report.excluded)
 
 
+def _importers() -> list[str]:
+    from agents_ledger.importers.requests import READER
+    from agents_ledger.importers.sources.registry import SOURCES
+
+    return [source for source in SOURCES if source != READER.name]
+
+
 def _suggestion(name: str) -> str:
     """A hint with the sources of similar name, or with all sources."""
     from difflib import get_close_matches
 
-    from agents_ledger.importers.requests import READER
-    from agents_ledger.importers.sources.registry import SOURCES
-
-    sources = [source for source in SOURCES if source != READER.name]
+    sources = _importers()
     similar = [source for source in sources if name and source.startswith(name)]
     similar = similar or get_close_matches(name, sources, 2)
     if similar:
@@ -167,7 +181,7 @@ def _suggestion(name: str) -> str:
 
 def _dry_run(
     run: Invocation, files: Sequence[HistoryFile], report: Report, exclude: Sequence[str]
-) -> int:
+) -> None:
     """Print what an import would read, and what it could not read."""
     from agents_ledger.importers.discovery import empty_files
     from agents_ledger.importers.survey import count_excluded_sessions
@@ -184,14 +198,13 @@ def _dry_run(
             not_imported={name: pending[name] for name in sources},
             **not_imported_as_json(report, exclude),
         )
-        return 0
+        return
     for name, group in sources.items():
         size = sum(file.size for file in group)
         counts = f"  {humanize.count(len(group), 'file')}, {size:,} bytes"
         run.out.line((name, "label"), f"{counts}, {pending[name]:,} not imported yet")
     run.out.line(f"{humanize.count(pending.total(), 'file')} would be read")
     print_not_imported(report, exclude)
-    return 0
 
 
 def _pending(run: Invocation, files: Sequence[HistoryFile]) -> Counter[str]:

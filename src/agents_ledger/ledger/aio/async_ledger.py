@@ -15,7 +15,7 @@ from agents_ledger.ledger.turns import live, recording
 from agents_ledger.ledger.turns.batch_recording import RecordTurn
 from agents_ledger.ledger.turns.live import NO_RESPONSE, LiveState
 from agents_ledger.model.agents.embedding import Embedder
-from agents_ledger.model.agents.engine import Engine
+from agents_ledger.model.agents.engine import AnswerFunction, Engine, as_engine
 from agents_ledger.model.compaction import Compaction, Trigger
 from agents_ledger.model.errors import Conflict, OutcomeUnknown
 from agents_ledger.model.imports.requests import (
@@ -42,7 +42,7 @@ from agents_ledger.model.turns import (
     Turn,
     TurnFields,
     Usage,
-    to_json,
+    encoded,
 )
 from agents_ledger.store.database import Work
 
@@ -104,7 +104,7 @@ class AsyncLedger(AsyncReadVerbs):
         session: str,
         *,
         strategy: str = "summary",
-        engine: Engine | None = None,
+        engine: Engine | AnswerFunction | None = None,
         model: str | None = None,
         budget: int | None = None,
         trigger: Trigger = "manual",
@@ -114,14 +114,22 @@ class AsyncLedger(AsyncReadVerbs):
     ) -> Turn:
         """Compact a session to `budget` tokens; returns the compaction turn.
 
-        The strategy `summary` has the engine summarise the turns that are not kept. The strategies
-        `sliding_window` and `selective` need no model; either can be the `fallback` for a summary
-        that fails.
+        The strategy `summary` has the engine summarise the turns that are not kept: an Engine, or a
+        function that gets the prompt and returns the summary. The strategies `sliding_window` and
+        `selective` need no model; either can be the `fallback` for a summary that fails.
         """
         from agents_ledger.ledger.context import compaction
 
         request = compaction.CompactionRequest(
-            session, strategy, budget, trigger, engine, model, instructions, fallback, count
+            session=session,
+            strategy=strategy,
+            budget=budget,
+            trigger=trigger,
+            engine=as_engine(engine),
+            model=model,
+            instructions=instructions,
+            fallback=fallback,
+            count=count,
         )
         return await compaction.compact(request, self._read, self._write)
 
@@ -429,12 +437,14 @@ class AsyncLiveCall(AsyncBegins):
         self._finished = True
 
     async def complete(self, result: object = None) -> None:
-        """Commit the result: JSON text, or a value to be encoded as JSON."""
-        await self._finish("completed", result_json=None if result is None else to_json(result))
+        """Commit the result: any value that can be encoded as JSON, or its JSON text."""
+        await self._finish(
+            "completed", result_json=None if result is None else encoded(result, "result")
+        )
 
     async def fail(self, error: str, result: object = None) -> None:
         """Commit that the call failed."""
-        result_json = None if result is None else to_json(result)
+        result_json = None if result is None else encoded(result, "result")
         await self._finish("failed", error=error, result_json=result_json)
 
     async def cancel(self, error: str | None = None) -> None:

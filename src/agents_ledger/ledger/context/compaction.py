@@ -8,7 +8,7 @@ meanwhile are kept.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, get_args
 
@@ -245,12 +245,18 @@ async def summarise(draft: CompactionDraft, request: CompactionRequest) -> Writt
         last.model or request.model or request.engine.name,
         last.provider,
         Usage(
-            sum(reply.usage.input_tokens or 0 for reply in spent),
-            sum(reply.usage.output_tokens or 0 for reply in spent),
+            _sum(reply.usage.input_tokens for reply in spent),
+            _sum(reply.usage.output_tokens for reply in spent),
         ),
         len(spent),
         last.stop_reason == "max_tokens",
     )
+
+
+def _sum(tokens: Iterable[int | None]) -> int | None:
+    """None: an engine did not report them."""
+    reported = [count for count in tokens if count is not None]
+    return sum(reported) if reported else None
 
 
 # -- recording --------------------------------------------------------------------------------

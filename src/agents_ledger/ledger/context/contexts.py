@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from agents_ledger.ledger.turns import recording, threads
 from agents_ledger.model.context import Cut, Item, Part, Problem, Repair
-from agents_ledger.model.errors import Refused
+from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.text.tokens import LAST_TURNS, Counter, estimate_tokens
 from agents_ledger.model.turns import Message, Query
 from agents_ledger.store.database import Transaction
@@ -104,13 +104,13 @@ def context(
     """The context of a target; see Ledger.context."""
     if (budget is not None and budget < 1) or last < 0:
         raise Refused(f"a budget of {budget} tokens with the last {last} turns cannot be kept")
-    new_query = () if query is None else recording.messages_of(query)
+    new_query = tuple(map(recording.checked_step, recording.messages_of(query or ())))
     if before:
         turn = threads.turn(tx, target)
         prompt_of: str | None = turn.id
         turn_id, new_query = turn.parent_turn_id, new_query or turn.query
     else:
-        turn_id = prompt_of = threads.resolve(tx, target)
+        turn_id = prompt_of = _resolved(tx, target, new_query)
     return _at(
         tx,
         turn_id,
@@ -121,6 +121,15 @@ def context(
         system_prompt=system_prompt,
         count=count,
     )
+
+
+def _resolved(tx: Transaction, target: str, query: Sequence[Message]) -> str | None:
+    try:
+        return threads.resolve(tx, target)
+    except NotFound:
+        if not query:
+            raise
+        return None  # the session begins with this query
 
 
 def at(tx: Transaction, turn_id: str, *, count: Counter = estimate_tokens) -> Context:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -35,6 +35,7 @@ from agents_ledger.store.rows import to_move, to_session, to_turn
 LATEST = 1 << 62
 TEXT_MAX = 4000
 PROMPT_MAX = 240
+SHORT_LABEL = 20  # claude-code:6b6f4218
 LATEST_SESSIONS = 2000
 LATEST_TOUCHES = 10_000
 LONG_TURNS = 100
@@ -73,13 +74,14 @@ class Pages:
         project: str | None = None,
         text: str | None = None,
         since: int = 0,
+        until: int | None = None,
         starred: bool = False,
         subagents: bool = False,
         limit: int = 50,
         after: Session | None = None,
     ) -> tuple[SessionLine, ...]:
-        """Sessions, latest first. `text` is part of the label, title or task; `model` is the name
-        of a model, or words of it as in a search."""
+        """Sessions, latest first. `text` is part of the label, title or task; `model` and
+        `project` are names, or words of them as in a search."""
         if limit < 1:
             raise Refused(f"limit is {limit}; it must be positive")
         values: dict[str, object] = {
@@ -87,20 +89,24 @@ class Pages:
             "origin": origin,
             "persona_id": persona_id,
             "any_model": int(model is None),
-            "project": project,
+            "any_project": int(project is None),
             "text": _like(text),
             "since": since,
             "starred": int(starred),
             "subagents": int(subagents),
             "limit": limit,
             "text_max": trees.LOOKED_AT,
-            "before_at": after.updated_at if after else LATEST,
+            "before_at": after.updated_at if after else LATEST if until is None else until - 1,
             "after_label": after.label if after else "",
         }
 
         def work(tx: Transaction) -> tuple[SessionLine, ...]:
-            models = [] if model is None else _models(tx, model)
-            rows = tx.run("session_lines", ids=to_json(models), **values)
+            rows = tx.run(
+                "session_lines",
+                ids=to_json(_names_like(tx, "session_models", model)),
+                projects=to_json(_names_like(tx, "session_projects", project)),
+                **values,
+            )
             return tuple(_line(row) for row in rows)
 
         return self._core.read(work)
@@ -253,15 +259,8 @@ class Pages:
         return tuple((turn_id, session, int(steps)) for turn_id, session, steps in rows)
 
 
-def _models(tx: Transaction, name: str) -> list[str]:
-    """The model of this name, or else all models whose names have its words."""
-    names = [str(row[0]) for row in tx.run("session_models")]
-    if name in names:
-        return [name]
-    phrase = tokenizer.phrase(name.rstrip("*"), prefix=name.endswith("*"))
-    if phrase is None:
-        return []
-    return [model for model in names if phrase.is_in(tokenizer.fold(model))]
+def _names_like(tx: Transaction, statement: str, text: str | None) -> list[str]:
+    return [] if text is None else tokenizer.names_like((row[0] for row in tx.run(statement)), text)
 
 
 def _like(text: str | None) -> str | None:
@@ -274,12 +273,20 @@ def _like(text: str | None) -> str | None:
 
 
 def _line(row: Row) -> SessionLine:
-    line = SessionLine(to_session(row[10:]), *row[:10])
+    session = to_session(row[12:])
+    line = SessionLine(session, *row[:10])
     return structs.replace(
         line,
+        short_label=_short_label(session.label, row[10:12]),
         last_prompt=trees.beginning(line.last_prompt, PROMPT_MAX),
         first_prompt=trees.beginning(line.first_prompt, PROMPT_MAX),
     )
+
+
+def _short_label(label: str, neighbours: Sequence[str | None]) -> str:
+    """A prefix that no other label has; of a source's id, enough to recognise it."""
+    shared = max(threads.shared_prefix(label, other or "") for other in neighbours)
+    return label[: max(SHORT_LABEL, shared + 1)]
 
 
 def _window(tx: Transaction, target: str, from_depth: int, to_depth: int, text_max: int) -> Window:

@@ -52,19 +52,27 @@ def beginning(text: str | None, most: int = TEXT_MAX) -> str | None:
 
 def _short(turn_id: str, *neighbours: str | None) -> str:
     """The shortest prefix of an id that neither of its neighbours has."""
-    shared = max(_shared(turn_id, other or "") for other in neighbours)
-    return turn_id[: max(SHORT, shared + 1)]
-
-
-def _shared(one: str, other: str) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    length = max(threads.shared_prefix(turn_id, other or "") for other in neighbours) + 1
+    return turn_id[: max(SHORT, length)]
 
 
 def latest_roots(
-    tx: Transaction, *, limit: int, before: str | None, subagents: bool
+    tx: Transaction,
+    *,
+    since: int | None,
+    until: int | None,
+    limit: int,
+    before: str | None,
+    subagents: bool,
 ) -> tuple[str, ...]:
-    rows = tx.run("latest_roots", limit=limit, before=before, subagents=int(subagents))
+    rows = tx.run(
+        "latest_roots",
+        since=since or 0,
+        until=threads.DEEPEST if until is None else until,
+        limit=limit,
+        before=before,
+        subagents=int(subagents),
+    )
     return tuple(row[0] for row in rows)
 
 

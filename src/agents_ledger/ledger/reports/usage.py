@@ -1,4 +1,4 @@
-"""Usage reports: tokens and costs by period, model, project or session, and of tools.
+"""Usage reports: tokens and costs by period, model, agent, project or session, and of tools.
 
 Every turn counts once, however many sessions share it.
 """
@@ -15,6 +15,7 @@ from typing import NamedTuple, cast, get_args
 from msgspec import structs
 
 from agents_ledger.ledger.reports import daily_totals
+from agents_ledger.ledger.search import tokenizer
 from agents_ledger.ledger.turns.threads import DEEPEST
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports import prices
@@ -27,12 +28,12 @@ from agents_ledger.model.reports.usage import (
     UsageReport,
 )
 from agents_ledger.model.text import humanize
-from agents_ledger.model.text.periods import HOUR_MS, Period, Zone, period_of
+from agents_ledger.model.text.periods import HOUR_MS, Period, Zone, block_starts, hour_of, period_of
 from agents_ledger.model.turns import OPEN_CALL
 from agents_ledger.store.database import Row, Transaction
 
 _BYS = get_args(UsageBy)
-_PERIODS = get_args(Period)
+_IN_ORDER = (*get_args(Period), "block")
 _SUMS = Spent.__struct_fields__[: Spent.__struct_fields__.index("cost_microdollars")]
 
 Model = tuple[str | None, str | None]  # with its provider
@@ -46,8 +47,8 @@ STEPS = (*(step * 10**power for power in range(6) for step in (1, 2, 5)), 10**6,
 class TurnFilter(NamedTuple):
     since: int | None = None
     until: int | None = None
-    project: str | None = None
-    model: str | None = None
+    project: str | None = None  # a folder, or words of it
+    model: str | None = None  # a name, or words of it
 
     def check(self) -> TurnFilter:
         """The filter itself. Refused if the time range is empty."""
@@ -55,6 +56,34 @@ class TurnFilter(NamedTuple):
             times = f"{humanize.moment(self.since)} to {humanize.moment(self.until)}"
             raise Refused(f"the time from {times} is empty", "Let it begin before it ends.")
         return self
+
+    @property
+    def interval(self) -> dict[str, int]:
+        return {"since": self.since or 0, "until": DEEPEST if self.until is None else self.until}
+
+
+EVERY_TURN = TurnFilter()
+
+
+class _Selected(NamedTuple):
+    """The models and projects that a filter names; None: all."""
+
+    models: list[str] | None
+    projects: list[str] | None
+
+    def has(self, row: Row) -> bool:
+        return (self.models is None or row[1] in self.models) and (
+            self.projects is None or row[3] in self.projects
+        )
+
+
+def _selected(rows: Iterable[Row], turns: TurnFilter) -> _Selected:
+    def names(column: int, wanted: str | None) -> list[str] | None:
+        if wanted is None:
+            return None
+        return tokenizer.names_like({row[column] for row in rows} - {None}, wanted)
+
+    return _Selected(names(1, turns.model), names(3, turns.project))
 
 
 def usage(
@@ -64,50 +93,54 @@ def usage(
         raise Refused(f"usage is counted by {', '.join(_BYS)}, not by {by!r}")
     if limit is not None and limit < 1:
         raise Refused(f"limit is {limit}; it must be positive")
-    groups: dict[str | None, dict[Model, Sums]] = defaultdict(dict)
-    key_of = _key(by, zone)
-    for row in facts(tx, turns.check()):
-        _add(groups[key_of(row)], (row[1], row[2]), row[4:])
+    rows = _rows(tx, by, turns.check())
+    selected = _selected(rows, turns)
+    rows = [row for row in rows if selected.has(row)]
     total: dict[Model, Sums] = {}
-    for group in groups.values():
-        for model, sums in group.items():
-            _add(total, model, sums)
+    for row in rows:
+        _add(total, (row[1], row[2]), row[4:])
     if by == "session":
-        return _by_session(tx, turns, total, limit)
+        return _by_session(tx, turns, selected, total, limit)
+    groups: dict[str | None, dict[Model, Sums]] = defaultdict(dict)
+    key_of = _key(by, zone, rows)
+    for row in rows:
+        _add(groups[key_of(row)], (row[1], row[2]), row[4:])
     lines = [_line(key, group) for key, group in groups.items()]
-    if by in _PERIODS:
+    if by in _IN_ORDER:
         lines.sort(key=lambda line: line.key or "")
         page = lines[-limit:] if limit else lines  # the latest
     else:
-        lines.sort(key=lambda line: (-line.spent.total_tokens, -line.spent.turns, line.key or ""))
+        lines.sort(key=_most_tokens_first)
         page = lines[:limit]
     return _report(by, page, total, len(lines) - len(page))
 
 
-def facts(tx: Transaction, turns: TurnFilter) -> Iterable[Row]:
-    """Hour, model, provider and project, each with its sums."""
-    since, until = turns.since or 0, DEEPEST if turns.until is None else turns.until
-    for row in daily_totals.usage(tx, since, until):
-        if turns.project in (None, row[3]) and turns.model in (None, row[1]):
-            yield row
+def _rows(tx: Transaction, by: UsageBy, turns: TurnFilter) -> list[Row]:
+    """Hour or agent, model, provider and project, each with its sums."""
+    if by == "agent":
+        return list(tx.run("usage_by_agent", **turns.interval))
+    return list(daily_totals.usage(tx, **turns.interval))
 
 
-def _key(by: UsageBy, zone: Zone | None) -> Callable[[Row], str | None]:
-    if by == "model":
-        return lambda row: cast("str | None", row[1])
-    if by == "project":
-        return lambda row: cast("str | None", row[3])
-    # Only for the total: the lines are made by _by_session().
-    if by == "session":
-        return lambda _: None
+def _key(by: UsageBy, zone: Zone | None, rows: Iterable[Row]) -> Callable[[Row], str | None]:
+    column = {"agent": 0, "model": 1, "project": 3}.get(by)
+    if column is not None:
+        return lambda row: cast("str | None", row[column])
+    if by == "block":
+        starts = block_starts({row[0] for row in rows})
+        return lambda row: hour_of(starts[row[0]], zone)
 
     @cache
     def of_hour(hour: int) -> str:
-        return period_of(hour * HOUR_MS, by, zone)
+        return period_of(hour * HOUR_MS, cast(Period, by), zone)
 
     if zone is None:
         return lambda row: of_hour(row[0] // 24 * 24)  # in UTC a day is always whole
     return lambda row: of_hour(row[0])
+
+
+def _most_tokens_first(line: UsageLine) -> tuple[int, int, str]:
+    return -line.spent.total_tokens, -line.spent.turns, line.key or ""
 
 
 def _add(group: dict[Model, Sums], model: Model, sums: Iterable[int]) -> None:
@@ -143,7 +176,7 @@ def _priced(model: str | None, sums: Sums) -> Spent:
     spent = Spent(*sums)
     price = prices.price(model)
     if price is None:
-        unpriced = spent.turns - spent.untold if spent.total_tokens else 0
+        unpriced = spent.turns - spent.turns_without_tokens if spent.total_tokens else 0
         return structs.replace(spent, unpriced_turns=unpriced)
     cost = (
         max(0, spent.fresh_input_tokens) * price.input
@@ -167,12 +200,20 @@ def add_up(parts: Iterable[Spent]) -> Spent:
     return structs.replace(Spent(*sums), cost_microdollars=cost, unpriced_turns=unpriced)
 
 
-def of_range(
-    tx: Transaction, turn_id: str, from_depth: int, key: str | None = None, shared_tokens: int = 0
-) -> UsageLine:
+def of_range(tx: Transaction, turn_id: str, from_depth: int) -> UsageLine:
     """The usage of a thread's turns from a depth on."""
-    rows = tx.run("usage_of_range", turn_id=turn_id, from_depth=from_depth, to_depth=DEEPEST)
-    return _line(key, {(row[0], row[1]): list(row[2:]) for row in rows}, shared_tokens)
+    return _line(None, _range(tx, turn_id, from_depth, EVERY_TURN, _Selected(None, None)))
+
+
+def _range(
+    tx: Transaction, turn_id: str, from_depth: int, turns: TurnFilter, selected: _Selected
+) -> ByModel:
+    values = {"turn_id": turn_id, "from_depth": from_depth, "to_depth": DEEPEST, **turns.interval}
+    group: dict[Model, Sums] = {}
+    for row in tx.run("usage_of_range", **values):
+        if selected.has(row):
+            _add(group, (row[1], row[2]), row[4:])
+    return group
 
 
 # -- sessions ---------------------------------------------------------------------------------
@@ -187,32 +228,42 @@ class _HeadPlace(NamedTuple):
     total_tokens: int
 
 
+class _OwnPart(NamedTuple):
+    """A session's thread below the depth that it shares with older sessions."""
+
+    head: _HeadPlace
+    shared_depth: int
+    shared_tokens: int
+
+
 def _by_session(
-    tx: Transaction, turns: TurnFilter, total: ByModel, limit: int | None
+    tx: Transaction, turns: TurnFilter, selected: _Selected, total: ByModel, limit: int | None
 ) -> UsageReport:
-    """Sessions that moved within the time, each with what it used and no older one had.
+    """Sessions with selected turns, each with what it used and no older one had.
 
     Threads overlap: what two sessions share counts for the older, so that the lines add up.
     """
     segments = {row[0]: (row[1], row[2]) for row in tx.run("head_segments")}
     claimed: dict[int, int] = {}
-    sessions: list[tuple[int, int, int, _HeadPlace]] = []
+    sessions: list[_OwnPart] = []
     for row in tx.run("session_heads"):
         head = _HeadPlace(*row)
-        shared_depth, shared_tokens = _claim(tx, head, segments, claimed)
-        if _moved_within(head, turns) and head.depth > shared_depth:
-            sessions.append((head.total_tokens - shared_tokens, shared_depth, shared_tokens, head))
-    sessions.sort(key=lambda one: (-one[0], one[3].label))
-    lines = [
-        of_range(tx, head.turn_id, shared_depth + 1, head.label, shared_tokens)
-        for _, shared_depth, shared_tokens, head in sessions[:limit]
-    ]
-    return _report("session", lines, total, len(sessions) - len(lines))
-
-
-def _moved_within(head: _HeadPlace, turns: TurnFilter) -> bool:
-    since, until = turns.since or 0, DEEPEST if turns.until is None else turns.until
-    return since <= head.updated_at < until
+        own = _OwnPart(head, *_claim(tx, head, segments, claimed))
+        if head.depth > own.shared_depth and head.updated_at >= (turns.since or 0):
+            sessions.append(own)
+    sessions.sort(key=lambda own: (own.shared_tokens - own.head.total_tokens, own.head.label))
+    # With a filter, any session may turn out to be the largest.
+    candidates = sessions[:limit] if turns == EVERY_TURN else sessions
+    lines = []
+    for head, shared_depth, shared_tokens in candidates:
+        group = _range(tx, head.turn_id, shared_depth + 1, turns, selected)
+        if group:
+            lines.append(_line(head.label, group, shared_tokens))
+    if turns != EVERY_TURN:
+        lines.sort(key=_most_tokens_first)
+    page = lines[:limit]
+    left_out = len(sessions) - len(candidates) + len(lines) - len(page)
+    return _report("session", page, total, left_out)
 
 
 def _claim(

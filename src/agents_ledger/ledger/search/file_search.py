@@ -20,7 +20,14 @@ PATH_MAX = 4096
 
 
 def files(
-    tx: Transaction, path: str, *, action: Action | None, limit: int, after: str | None
+    tx: Transaction,
+    path: str,
+    *,
+    action: Action | None,
+    since: int | None,
+    until: int | None,
+    limit: int,
+    after: str | None,
 ) -> Touched:
     """The turns that touched a file, newest first. A path that ends with a slash is a folder."""
     if not 1 <= limit <= LIMIT_MAX:
@@ -31,7 +38,8 @@ def files(
     name = wanted.rstrip("/").rpartition("/")[2]
     if not any(char.isalnum() for char in name):
         raise Refused(f"{path!r} is not a file name", "Pass its name, or the end of its path.")
-    run = SearchRun(tx, SearchQuery([], [Narrowed("file", name)], []), "all")
+    query = SearchQuery([], [Narrowed("file", name)], [], from_ms=since, until_ms=until)
+    run = SearchRun(tx, query, "all")
     candidates = run.newest(page_of(after), limit + 1)
     turns: list[_TouchingTurn] = []
     while len(turns) <= limit and (batch := list(islice(candidates, limit + 1))):

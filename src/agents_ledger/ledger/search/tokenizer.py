@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _GLUED = (
@@ -137,6 +137,15 @@ def phrase(text: str, *, prefix: bool = False) -> Phrase | None:
     return Phrase(
         re.compile(pattern), max(words, key=len), not glued[0], not (glued[-1] or is_open)
     )
+
+
+def names_like(names: Iterable[str], text: str) -> list[str]:
+    """The name that `text` is, or else all names that have its words; `op*` begins a word."""
+    candidates = list(names)
+    if text in candidates:
+        return [text]
+    wanted = phrase(text.rstrip("*"), prefix=text.endswith("*"))
+    return [name for name in candidates if wanted and wanted.is_in(fold(name))]
 
 
 # Words that say nothing about the subject of a text.

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import threads
-from agents_ledger.ledger.turns.recording import check_id
+from agents_ledger.ledger.turns.recording import check_id, checked_step
 from agents_ledger.model.errors import (
     Ambiguous,
     Conflict,
@@ -95,6 +95,7 @@ def new_entry(
         raise Refused(f"there is no queue mode {mode!r}", f"Modes are {', '.join(_MODES)}.")
     if id:
         check_id(id)
+    ask = replace(ask, messages=tuple(checked_step(message) for message in ask.messages))
     now = now_ms()
     return NewEntry(id or new_id(), session, ask, mode or limits.mode, limits, persona_id, now)
 

@@ -31,7 +31,7 @@ from agents_ledger.model.turns import (
     Turn,
     TurnStatus,
     Usage,
-    to_json,
+    encoded,
 )
 from agents_ledger.store.database import Database, Transaction, Work
 
@@ -127,7 +127,7 @@ class LiveState:
         """A message between query and response; a text becomes an assistant message."""
         if isinstance(message, str):
             message = Message("assistant", message)
-        recording.check_step(message)
+        message = recording.checked_step(message)
         earlier = self._repeated(message)
         filled = earlier or recording.fill_message(message, self.id, self._next(), now_ms())
         return filled, partial(
@@ -149,11 +149,10 @@ class LiveState:
     def call(
         self, tool_name: str, params: object, call_id: str, tool_number: int | None
     ) -> ToolCall:
-        params_json = "{}" if params is None else to_json(params)
-        call = ToolCall(
-            tool_name, params_json, status="running", id=call_id, tool_number=tool_number
+        params_json = "{}" if params is None else encoded(params, "params")
+        call = recording.checked_step(
+            ToolCall(tool_name, params_json, status="running", id=call_id, tool_number=tool_number)
         )
-        recording.check_step(call)
         earlier = self._repeated(call)
         filled = earlier or recording.fill_call(
             call, self.id, self._next(), now_ms(), self._speaker
@@ -168,8 +167,7 @@ class LiveState:
         messages: list[Message] = []
         calls: list[ToolCall] = []
         outcomes: list[ToolCall] = []
-        for step in steps:
-            recording.check_step(step)
+        for step in map(recording.checked_step, steps):
             if isinstance(step, Message):
                 message = self._repeated(step)
                 messages.append(message or recording.fill_message(step, self.id, self._next(), now))
@@ -212,10 +210,10 @@ class LiveState:
         if isinstance(response, str):
             response = Message("assistant", response)
         if response is not None:
-            recording.check_step(response)
+            response = recording.checked_step(response)
             recording.check_response(response)
         if fields.get("permissions_used") is not None:
-            fields["permissions_used"] = to_json(fields["permissions_used"])
+            fields["permissions_used"] = encoded(fields["permissions_used"], "permissions_used")
         return self._sealing(Sealing("completed", None, response, **fields))
 
     def fail(
@@ -463,10 +461,9 @@ def _ended_so(turn: Turn, sealing: Sealing) -> bool:
     """Whether a sealed turn ended like this. Fields that were not passed are not compared."""
     response = sealing.response
     stored = None if turn.response is None else _plain(turn.response)
-    usage = Usage(*(getattr(turn, name) for name in Usage.__struct_fields__))
     return (
         (turn.status, turn.error) == (sealing.status, sealing.error)
-        and usage == replace(sealing.usage, total_tokens=sealing.usage.total)
+        and turn.usage == replace(sealing.usage, total_tokens=sealing.usage.total)
         and sealing.model in (None, turn.model)
         and sealing.provider in (None, turn.provider)
         and sealing.permissions_used in (None, turn.permissions_used)

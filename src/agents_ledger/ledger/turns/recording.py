@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from types import SimpleNamespace as Row
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -26,13 +26,15 @@ from agents_ledger.model.turns import (
     CallStatus,
     Message,
     MessageRole,
+    MessageSource,
     NewTurn,
     Query,
     ToolCall,
     Turn,
     TurnRole,
     Usage,
-    to_json,
+    encoded,
+    is_json,
 )
 from agents_ledger.store import rows
 from agents_ledger.store.database import Transaction
@@ -40,13 +42,37 @@ from agents_ledger.store.database import Transaction
 if TYPE_CHECKING:
     import hashlib
 
+StepT = TypeVar("StepT", bound=Message | ToolCall)
 _ROLES = frozenset(get_args(MessageRole))
+_SOURCES = frozenset(get_args(MessageSource))
 _CALL_STATUSES = frozenset(get_args(CallStatus))
 _TURN_ROLES = frozenset(get_args(TurnRole))
 _TOKENS = Usage.__struct_fields__
 _HASH_VERSION = b"turn/1\0"
 _HASH_PIECE = 2047
 _JSON_FIELDS = ("tools_available", "permissions_granted", "permissions_used")
+_TEXTS = (
+    "session",
+    "error",
+    "model",
+    "provider",
+    "toolset_name",
+    "source_event_id",
+    "workspace_path",
+    "system_prompt",
+    "thread_key",
+    "persona_id",
+)
+# Those that hold text, and those that hold JSON text.
+_StepFields = tuple[tuple[str, ...], tuple[str, ...]]
+_MESSAGE_FIELDS: _StepFields = (
+    ("content", "thinking", "tool_call_id"),
+    ("context_json", "metadata_json"),
+)
+_CALL_FIELDS: _StepFields = (
+    ("tool_name", "error", "id", "message_id", "source_status", "spawned_session_label"),
+    ("params_json", "result_json"),
+)
 
 
 class PreparedTurn(NamedTuple):
@@ -78,12 +104,16 @@ def recording(
 def new_turn(session: str, query: Query, answer: Answer = None, /, **fields: Any) -> NewTurn:
     for name in _JSON_FIELDS:
         if fields.get(name) is not None:
-            fields[name] = to_json(fields[name])
+            fields[name] = encoded(fields[name], name)
     if "steps" in fields:
-        fields["steps"] = _several(fields["steps"], "steps are a list of messages and tool calls")
+        steps = _several(fields["steps"], "steps are a list of messages and tool calls")
+        fields["steps"] = tuple(map(checked_step, steps))
+    messages = tuple(map(checked_step, messages_of(query)))
     response = Message("assistant", answer) if isinstance(answer, str) else answer
+    if response is not None:
+        response = checked_step(response)
     try:
-        return NewTurn(session, messages_of(query), response=response, **fields)
+        return NewTurn(session, messages, response=response, **fields)
     except TypeError as error:
         raise Refused(f"a turn has no such field: {error}") from error
 
@@ -166,8 +196,8 @@ def _check(new: NewTurn) -> None:
         raise Refused(f"a turn's role is one of {_words(_TURN_ROLES)}, not {new.role!r}")
     if new.status not in ("completed", "failed"):
         raise Refused(f"a recorded turn is completed or failed, not {new.status!r}")
-    for step in (*new.query, *new.steps, *((new.response,) if new.response else ())):
-        check_step(step)
+    for name in _TEXTS:
+        _check_text(name, getattr(new, name))
     check_response(new.response)
     check_usage(new.usage)
     configs.check_recorded(new.config)
@@ -223,22 +253,52 @@ def check_response(response: Message | None) -> None:
         raise Refused(f"a response is an assistant's message, not a {response.role}'s")
 
 
-def check_step(step: Message | ToolCall) -> None:
-    """Refuse a message or tool call that no ledger can hold."""
+def checked_step(step: StepT) -> StepT:
+    """A message or tool call as it is stored, with JSON text where values were passed. Refused if
+    no ledger can hold it."""
     if isinstance(step, Message):
-        if step.role not in _ROLES:
-            raise Refused(f"a message's role is one of {_words(_ROLES)}, not {step.role!r}")
-        if step.id:
-            check_id(step.id)
+        _check_message(step)
+        texts, json_texts = _MESSAGE_FIELDS
     elif isinstance(step, ToolCall):
-        if step.status not in _CALL_STATUSES:
-            raise Refused(
-                f"a call's status is one of {_words(_CALL_STATUSES)}, not {step.status!r}"
-            )
-        if not step.tool_name:
-            raise Refused("a tool call needs the name of its tool")
+        _check_call(step)
+        texts, json_texts = _CALL_FIELDS
     else:
         raise Refused(f"a turn consists of messages and tool calls, not {type(step).__name__}")
+    for name in texts:
+        _check_text(name, getattr(step, name))
+    values = {}
+    for name in json_texts:
+        value = getattr(step, name)
+        if value is None or (isinstance(value, str) and is_json(value)):
+            continue
+        # The words of a model or a tool are stored in any case.
+        if isinstance(value, str) and isinstance(step, Message):
+            raise Refused(f"{name} is {value!r:.80}", "It is JSON text, or a value to be encoded.")
+        values[name] = encoded(value, name)
+    return replace(step, **values) if values else step
+
+
+def _check_message(message: Message) -> None:
+    if message.role not in _ROLES:
+        raise Refused(f"a message's role is one of {_words(_ROLES)}, not {message.role!r}")
+    if message.source is not None and message.source not in _SOURCES:
+        raise Refused(f"a message's source is one of {_words(_SOURCES)}, not {message.source!r}")
+    if message.id:
+        check_id(message.id)
+
+
+def _check_call(call: ToolCall) -> None:
+    if call.status not in _CALL_STATUSES:
+        raise Refused(f"a call's status is one of {_words(_CALL_STATUSES)}, not {call.status!r}")
+    if not call.tool_name:
+        raise Refused("a tool call needs the name of its tool")
+    if call.params_json is None:
+        raise Refused("params_json is None", "A call without parameters has {}.")
+
+
+def _check_text(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise Refused(f"{name} is {value!r:.80}", "It is text, or None.")
 
 
 def _words(words: Iterable[str]) -> str:

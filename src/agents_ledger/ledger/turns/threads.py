@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 from msgspec import Struct, structs
@@ -153,19 +153,18 @@ def resolve(tx: Transaction, target: str, *, exact: bool = False) -> str | None:
     return resolve_turn(tx, target)
 
 
-def resolve_turn(tx: Transaction, target: str) -> str:
+def resolve_turn(tx: Transaction, target: str, *, prefix_min: int = PREFIX_MIN) -> str:
     """A turn by its id or a prefix of it."""
     if tx.run("turn_status", id=target):
         return target
-    if len(target) >= PREFIX_MIN:
+    if len(target) >= prefix_min:
         # ULIDs are stored in upper case, and people type them in either.
         for prefix in dict.fromkeys((target, target.upper())):
             rows = tx.run("turns_by_prefix", prefix=prefix, upper=prefix + "\U0010ffff")
             if len(rows) == 1:
                 return str(rows[0][0])
             if rows:
-                named = examples(row[0] for row in rows)
-                raise Ambiguous(f"several turns begin with {target!r}: {named}")
+                raise _ambiguous("turns begin with", target, [row[0] for row in rows])
     raise NotFound(f"there is no session or turn {target!r}")
 
 
@@ -175,29 +174,34 @@ def examples(names: Iterable[str]) -> str:
     return f"{first}, {second}{', ...' if more else ''}"
 
 
+def shared_prefix(one: str, other: str) -> int:
+    """The length of the prefix that two texts share."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _ambiguous(verb: str, typed: str, names: Sequence[str]) -> Ambiguous:
+    """The error for a prefix of several names; its hint is what tells the first two apart."""
+    first, second = (name.partition(typed)[2] for name in names[:2])
+    missing = shared_prefix(first, second) + 1
+    more = "1 more character" if missing == 1 else f"{missing} more characters"
+    return Ambiguous(f"several {verb} {typed!r}: {examples(names)}", f"Give at least {more}.")
+
+
 def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
     """The key or turn that resolve() accepts; or else the label of the session with this id in its
-    source, or with an id or label that has this prefix. Whole ids come before prefixes."""
+    source, or with an id or label that has this prefix. Whole ids come before prefixes, and
+    sessions before turns: a session's only turn may have an id that begins with the session's."""
     if tx.run("session", key=typed) or tx.run("turn_stand", turn_id=typed):
         return typed
-    # A session known by this whole id comes before a turn whose id begins with it: exporting a
-    # session by its own id found its only turn instead.
-    label = _session_like(tx, typed, beginnings=False)
-    if label is not None:
-        return label
-    try:
-        return resolve_turn(tx, typed)
-    except (NotFound, Ambiguous):
-        label = _session_like(tx, typed, beginnings=beginnings)
-        if label is None:
-            raise
-        return label
+    label = _session_like(tx, typed, beginnings=beginnings)
+    return label or resolve_turn(tx, typed, prefix_min=1 if beginnings else PREFIX_MIN)
 
 
 def _session_like(tx: Transaction, typed: str, *, beginnings: bool) -> str | None:
     """The label of the one session that fits. Sessions of people are preferred to subagents."""
     ways = [("sessions_known_as", typed + "\1")] if typed else []
-    if beginnings and len(typed) >= PREFIX_MIN:
+    if beginnings and typed:
         ways += [
             (name, typed + "\U0010ffff") for name in ("sessions_known_as", "sessions_labelled")
         ]
@@ -206,8 +210,8 @@ def _session_like(tx: Transaction, typed: str, *, beginnings: bool) -> str | Non
         if len(rows) == 1 or (rows and rows[0][1] != rows[1][1]):
             return str(rows[0][0])
         if rows:
-            named = examples(row[0] for row in rows if row[1] == rows[0][1])
-            raise Ambiguous(f"several sessions fit {typed!r}: {named}")
+            labels = [str(row[0]) for row in rows if row[1] == rows[0][1]]
+            raise _ambiguous("sessions fit", typed, labels)
     return None
 
 

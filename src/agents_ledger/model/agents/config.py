@@ -84,7 +84,9 @@ def check_recorded(config: Config | None) -> None:
     if config is None:
         return
     if not isinstance(config, Config):
-        raise Refused(f"a turn's config is a Config, not {config!r:.80}")
+        raise Refused(
+            f"a turn's config is a Config, not {config!r:.80}", "Use Config(directives={...})."
+        )
     for values in (config.directives, config.defaults, config.constraints):
         for name, value in values.items():
             if name in Directives.__struct_fields__:

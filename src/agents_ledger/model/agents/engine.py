@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from agents_ledger.model.context import CallItem, Item, ResultItem, TextItem
-from agents_ledger.model.errors import EngineError
+from agents_ledger.model.errors import EngineError, Refused
 from agents_ledger.model.turns import Usage
 
 StopReason = Literal["end", "max_tokens", "refusal", "other"]
@@ -124,6 +124,7 @@ class Finished(Struct, frozen=True, tag="finished"):
 EngineEvent = TextPiece | ThinkingPiece | MessageDone | CallBegun | CallFinished | Finished
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Runs a model. Two exist: the echo engine, and one for every provider through pydantic-ai."""
 
@@ -141,6 +142,40 @@ class ChecksModel(Protocol):
 
     def check(self, model: str) -> None:
         """Raise EngineError if the model cannot run: it is unknown, or there is no key for it."""
+
+
+AnswerFunction = Callable[[str], str | Awaitable[str]]
+
+
+class FunctionEngine:
+    """Answers with a function of the prompt: all that a summary needs."""
+
+    def __init__(self, function: AnswerFunction) -> None:
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self._function = function
+
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
+        """The function's answer. It is called in a thread, since it may block."""
+        import asyncio
+
+        texts = [item.text for item in request.items if isinstance(item, TextItem)]
+        prompt = "\n\n".join([*filter(None, [request.system_prompt]), *texts])
+        answer = await asyncio.to_thread(self._function, prompt)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if not isinstance(answer, str):
+            raise EngineError("bad_request", f"{self.name} returned {answer!r:.80}, not text")
+        yield MessageDone(answer)
+        yield Finished()
+
+
+def as_engine(engine: Engine | AnswerFunction | None) -> Engine | None:
+    """The engine itself, or one that answers with a function."""
+    if engine is None or isinstance(engine, Engine):
+        return engine
+    if not callable(engine):
+        raise Refused(f"an engine is an Engine or a function, not {engine!r:.80}")
+    return FunctionEngine(engine)
 
 
 class Reply(Struct, frozen=True):

@@ -108,13 +108,13 @@ class MisusedCall(Struct, frozen=True):
 class PermissionReview(Struct, frozen=True):
     """What was used, and what of it without permission.
 
-    `unsaid`: calls of turns that tell neither what was available nor what was granted, as imported
-    ones do. They cannot be judged.
+    `unchecked`: calls of turns that record neither what was available nor what was granted, as
+    imported ones do.
     """
 
     uses: tuple[ToolUse, ...] = ()
     misuses: tuple[MisusedCall, ...] = ()
-    unsaid: int = 0
+    unchecked: int = 0
 
 
 # Made when the module is loaded: a type's first use in two threads at once is not safe.

@@ -32,6 +32,7 @@ class SessionLine(Struct, frozen=True):
     first_prompt: str | None = None  # of a thread that is no branch of another
     branch_count: int = 0  # branches off this thread
     subagent_count: int = 0
+    short_label: str = ""  # a prefix that no other label has
 
     @property
     def name(self) -> str:

@@ -10,8 +10,17 @@ from typing import NamedTuple
 
 _FILE = Path(__file__).with_name("prices.csv")
 _AS_OF = re.compile(r"As of: (\S+)")
-# The version of a model: claude-opus-4-5-20251101, gpt-5.2-2025-12-11.
-_VERSION = re.compile(r"-(20\d{6}|20\d\d-\d\d-\d\d|latest)$")
+# What providers and agents add to the name of a model, in the order in which it is removed:
+# claude-opus-4-8[1m] of Claude Code, us.anthropic.claude-opus-4-8-v1:0 of Bedrock,
+# anthropic/claude-opus-4.8 of OpenRouter, anthropic:claude-opus-4-8 of pydantic-ai,
+# claude-opus-4-8@20260701 of Vertex, gpt-5.2-2025-12-11 of OpenAI.
+_ADDITIONS = (
+    re.compile(r"\[\w+\]$"),
+    re.compile(r"-v\d+(:\d+)?$"),
+    re.compile(r"^.*[/:]"),
+    re.compile(r"^([a-z]+\.)*(amazon|anthropic|deepseek|google|mistral|openai|qwen|zai)\."),
+    re.compile(r"[-@](20\d{6}|20\d\d-\d\d-\d\d|latest|default)$"),
+)
 
 
 class Price(NamedTuple):
@@ -28,7 +37,7 @@ def _table() -> tuple[str, dict[str, Price]]:
     text = _FILE.read_text(encoding="utf-8")
     dated = _AS_OF.search(text)
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
-    return dated[1] if dated else "", {row["model"]: _price(row) for row in rows}
+    return dated[1] if dated else "", {_spelled(row["model"]): _price(row) for row in rows}
 
 
 def _price(row: dict[str, str]) -> Price:
@@ -49,8 +58,20 @@ def as_of() -> str:
 
 @cache
 def price(model: str | None) -> Price | None:
-    """The price of a model, with or without a version and a maker before its name; None: none is
-    known. Similar names are not matched."""
+    """The price of a model, however its name is spelled; None: none is known.
+
+    Similar names are not matched.
+    """
     prices = _table()[1]
-    name = (model or "").rpartition("/")[2].lower()
-    return prices.get(name) or prices.get(_VERSION.sub("", name))
+    name = (model or "").lower()
+    return prices.get(_spelled(name)) or prices.get(_spelled(_without_additions(name)))
+
+
+def _spelled(name: str) -> str:
+    return name.replace(".", "-")
+
+
+def _without_additions(name: str) -> str:
+    for addition in _ADDITIONS:
+        name = addition.sub("", name)
+    return name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -68,6 +69,9 @@ class Found(Struct, frozen=True):
     next: str | None = None  # where the next page begins; None: there is none
     capped: bool = False  # only the newest of many were ranked, or looked at
 
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
     def by_session(self) -> tuple[tuple[str | None, tuple[Hit, ...]], ...]:
         """The hits under the session that each belongs to, both in the order found."""
         grouped: dict[str | None, list[Hit]] = {}
@@ -94,3 +98,6 @@ class Touched(Struct, frozen=True):
 
     touches: tuple[Touch, ...]
     next: str | None = None
+
+    def __iter__(self) -> Iterator[Touch]:
+        return iter(self.touches)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-UsageBy = Literal["day", "week", "month", "model", "project", "session"]
+UsageBy = Literal["day", "week", "month", "block", "model", "agent", "project", "session"]
 
 
 class Spent(Struct, frozen=True):
@@ -14,7 +14,7 @@ class Spent(Struct, frozen=True):
 
     turns: int = 0
     failed: int = 0
-    untold: int = 0  # ended turns that do not say their tokens
+    turns_without_tokens: int = 0  # ended turns whose source reports no tokens
     tool_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -39,7 +39,7 @@ class ModelUsage(Struct, frozen=True):
 
 
 class UsageLine(Struct, frozen=True):
-    """What was used in a period, by a model, in a project or by a session."""
+    """What was used in a period, by a model or agent, in a project or by a session."""
 
     key: str | None  # None: the turns do not say
     spent: Spent

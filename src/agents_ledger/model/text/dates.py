@@ -32,9 +32,9 @@ def moment(words: str, now_ms: int) -> int:
         raise Refused(f"{words!r} is not a date", _EXAMPLES) from error
 
 
-def day_of(words: str, now_ms: int) -> tuple[int, int]:
+def day_of(at_ms: int) -> tuple[int, int]:
     """Where the day of a moment begins and ends, in local time."""
-    at = datetime.fromtimestamp(moment(words, now_ms) / 1000)
+    at = datetime.fromtimestamp(at_ms / 1000)
     begins = at.replace(hour=0, minute=0, second=0, microsecond=0)
     ends = begins + timedelta(days=1)
     return int(begins.timestamp() * 1000), int(ends.timestamp() * 1000)

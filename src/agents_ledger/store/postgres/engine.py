@@ -81,6 +81,7 @@ WORDS = {
     "lock_tokens": "SELECT pg_advisory_xact_lock(hashtext(current_schema() || ' tokens'))",
     "position": "strpos",
     "ids": "(SELECT json_array_elements_text(CAST(:ids AS json)))",
+    "projects": "(SELECT json_array_elements_text(CAST(:projects AS json)))",
     "server_now": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
     "part_weights": "CASE w.part "
     + " ".join(f"WHEN '{part}' THEN {weight}" for part, weight in PART_WEIGHTS.items())

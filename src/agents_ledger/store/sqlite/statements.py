@@ -41,6 +41,7 @@ WORDS = {
     **dict.fromkeys(("lock_projection", "lock_summaries", "lock_tokens"), "SELECT 1"),
     "position": "instr",
     "ids": "(SELECT value FROM json_each(:ids))",
+    "projects": "(SELECT value FROM json_each(:projects))",
     "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
     "part_weights": ", ".join(map(str, (*PART_WEIGHTS.values(), *FACET_WEIGHTS))),
     **queries.pieces("search.sqlite.sql"),

@@ -20,7 +20,7 @@ TOOLS_MAX = 400
 PER_PAGE = 50
 BARS_MAX = 120
 DIGITS_MAX = 15
-PERIODS = ("day", "week", "month")
+PERIODS = ("day", "week", "month", "block")
 
 
 class UsageSelection(NamedTuple):

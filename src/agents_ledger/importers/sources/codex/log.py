@@ -341,6 +341,10 @@ class RolloutReader:
     def _content_turn(self, content: bytes) -> int:
         """The turn that content belongs to, opened if need be."""
         if self._turn is not None and self._copy is not None and not self._copy.is_compaction:
+            if self._copy.was_moved:
+                # Turns after later compactions have the numbers that they had when this was two.
+                self._copy.task_turns += 1
+                self._copy.was_moved = False
             return self._turn
         if self._task is not None:
             before = self._last_of_task(self._task)
@@ -514,8 +518,9 @@ class RolloutReader:
         self._detail(None if is_compaction else turn, line, at)
 
     def _compaction(self, line: SourceLine, payload: Payload, at: int) -> None:
-        """Cut the turn in two: what follows is a turn below the compaction."""
-        path = self.rollout.path
+        """Cut the turn in two: what follows is a turn below the compaction. A prompt that set it
+        off and has no answer yet is moved below it as a whole."""
+        path, waiting = self.rollout.path, None
         if not path:  # the history that it summarises is in no file
             turn = self._content_turn(b"compacted")
             self._copies[turn].is_first_summary = True
@@ -528,12 +533,32 @@ class RolloutReader:
             response = as_text(payload.compaction_response_id) or ""
             usage = self._copies[path[-1]].responses.pop(response, None)
             self._early_responses |= {} if usage is None else {response: usage}
+            waiting = path.pop() if self._prompt_waits() else None
             turn = self._open(f"{task}:compaction:{number}", task, is_compaction=True)
             copy = self._copies[turn]
             copy.context_tokens = self._tokens.context
             copy.trigger = "context_limit" if copy.task_turns else None
             copy.answered = True
         self._add(turn, "item", line, at)
+        if waiting is not None:
+            self._continue_below(turn, waiting)
+
+    def _prompt_waits(self) -> bool:
+        """Whether the open turn is a prompt without an answer that follows another turn."""
+        path, copy = self.rollout.path, self._copy
+        if copy is None or len(path) == 1 or path[-1] != self._turn:
+            return False
+        return bool(copy.prompts) and not (copy.is_compaction or copy.answered or copy.ended)
+
+    def _continue_below(self, compaction: int, turn: int) -> None:
+        """Continue a turn below the compaction that its prompt set off."""
+        parent = self._copies.read(compaction).id
+        copy = self._copies[turn]
+        copy.parent, copy.was_moved = parent, True
+        copy.task_compactions += 1
+        self._tasks.add(copy.task, turn)
+        self.rollout.path.append(turn)
+        self._select(turn)
 
     def _roll_back(self, turns: int) -> None:
         """Take the last turns with a prompt off the path: what follows is a branch."""

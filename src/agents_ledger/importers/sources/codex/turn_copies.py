@@ -60,6 +60,8 @@ class CodexTurnCopy(TurnCopy, array_like=True):
     # Turns of its task up to here: a compaction cuts a task into several.
     task_turns: int = 0
     task_compactions: int = 0
+    # It was moved below a compaction, and nothing was added since.
+    was_moved: bool = False
     ended: bool = False  # since its last prompt, with or without an answer
 
     @property

@@ -17,7 +17,7 @@ WITH page (label) AS (
     AND (CAST(:origin AS TEXT) IS NULL OR COALESCE(s.origin, 'native') = :origin)
     AND (CAST(:persona_id AS TEXT) IS NULL OR s.persona_id = :persona_id)
     AND (CAST(:any_model AS BIGINT) = 1 OR p.model IN <ids>)
-    AND (CAST(:project AS TEXT) IS NULL OR t.workspace_path = :project)
+    AND (CAST(:any_project AS BIGINT) = 1 OR t.workspace_path IN <projects>)
     AND (CAST(:subagents AS BIGINT) = 1 OR s.is_subagent = 0)
     -- A subagent whose file was never seen is shown where an imported turn tells of it.
     AND (
@@ -52,6 +52,8 @@ SELECT
     ),
     (SELECT count(*) FROM segments g WHERE g.parent_id = p.segment_id AND g.fork_depth <= p.depth),
     (SELECT count(*) FROM sessions c WHERE c.parent_session_label = s.label),
+    (SELECT max(n.label) FROM sessions n WHERE n.label < s.label),
+    (SELECT min(n.label) FROM sessions n WHERE n.label > s.label),
     <session_columns>
 FROM page
 JOIN sessions s ON s.label = page.label
@@ -152,6 +154,11 @@ SELECT COALESCE(max(id), 0) FROM session_history;
 -- Every model that answered a session last.
 SELECT DISTINCT p.model FROM sessions s JOIN places p ON p.turn_id = s.thread_id
 WHERE s.thread_id IS NOT NULL AND p.model IS NOT NULL ORDER BY 1;
+
+-- session_projects --
+-- Every project in which a session worked last.
+SELECT DISTINCT t.workspace_path FROM sessions s JOIN turns t ON t.id = s.thread_id
+WHERE t.workspace_path IS NOT NULL ORDER BY 1;
 
 -- choices --
 -- The words that sessions can be filtered by, of the latest ones.

@@ -6,15 +6,18 @@ FROM turns t JOIN places p ON p.turn_id = t.id
 WHERE t.id = :turn_id;
 
 -- latest_roots --
--- Newest first; pages continue below an id. Those of subagents, whose trees hang on the calls that
+-- Newest first by time; pages continue behind a root. Those of subagents, whose trees hang on the calls that
 -- spawned them, only if :subagents is 1.
 SELECT t.id FROM turns t
-WHERE t.parent_turn_id IS NULL AND (CAST(:before AS TEXT) IS NULL OR t.id < :before)
+WHERE t.parent_turn_id IS NULL AND t.started_at >= :since AND t.started_at < :until AND (
+    CAST(:before AS TEXT) IS NULL
+    OR (t.started_at, t.id) < (SELECT b.started_at, b.id FROM turns b WHERE b.id = :before)
+)
 AND (CAST(:subagents AS BIGINT) = 1 OR NOT EXISTS (
     SELECT 1 FROM session_history h JOIN sessions s ON s.label = h.session_label
     WHERE h.thread_id = t.id AND s.is_subagent = 1
 ))
-ORDER BY t.id DESC LIMIT :limit;
+ORDER BY t.started_at DESC, t.id DESC LIMIT :limit;
 
 -- tree_segments --
 -- The segments at or below a turn: where each hangs, and how many of its turns are below.
@@ -53,7 +56,8 @@ FROM tail JOIN segments s ON s.id = tail.segment_id;
     FROM node
     JOIN tail ON tail.segment_id = node.segment_id AND tail.from_depth <= node.depth
     JOIN places p ON p.segment_id = node.segment_id AND p.depth = node.depth
-    ORDER BY CASE WHEN p.turn_id = :turn_id THEN 0 ELSE 1 END, p.turn_id DESC
+    JOIN turns t ON t.id = p.turn_id
+    ORDER BY CASE WHEN p.turn_id = :turn_id THEN 0 ELSE 1 END, t.started_at DESC, t.id DESC
     LIMIT :limit
 )
 SELECT latest.node_count, p.segment_id, <turn_columns>, p.depth, <headline_columns>

@@ -15,15 +15,35 @@ SELECT u.hour, u.model, u.provider, u.workspace_path, u.turns, u.failed, u.untol
 FROM summary_days d JOIN usage_sums u ON u.day = d.day
 WHERE d.day >= :first AND d.day < :after;
 
+-- usage_by_agent --
+-- The same, with the agent in place of the hour: the origin of the session that an imported turn was
+-- derived for, or that a recorded turn was the head of.
+WITH agent_of_file (file_id, agent) AS (
+    SELECT x.file_id, min(s.origin)
+    FROM session_sources x JOIN sessions s ON s.label = x.session_label
+    GROUP BY x.file_id
+)
+SELECT COALESCE((
+        SELECT min(a.agent) FROM turn_sources x JOIN agent_of_file a ON a.file_id = x.file_id
+        WHERE x.turn_id = t.id
+    ), (
+        SELECT min(s.origin) FROM session_history h JOIN sessions s ON s.label = h.session_label
+        WHERE h.thread_id = t.id
+    ), 'native'), <model_used>, <provider_used>, t.workspace_path, <spent_columns>
+FROM turns t
+WHERE t.started_at >= :since AND t.started_at < :until
+GROUP BY 1, 2, 3, 4;
+
 -- usage_of_range --
--- The turns of a thread between two depths.
+-- The turns of a thread between two depths that began between two times.
 <range>
-SELECT <model_used>, <provider_used>, <spent_columns>
+SELECT NULL, <model_used>, <provider_used>, t.workspace_path, <spent_columns>
 FROM range
 JOIN places p ON p.segment_id = range.segment_id
     AND p.depth BETWEEN :from_depth AND range.upto
 JOIN turns t ON t.id = p.turn_id
-GROUP BY 1, 2;
+WHERE t.started_at >= :since AND t.started_at < :until
+GROUP BY 1, 2, 3, 4;
 
 -- session_heads --
 -- Where each session points, oldest first, with the tokens of its thread.
