@@ -39,7 +39,7 @@ def test_queue_cancels_and_retries(run: Run, file: str) -> None:
 
 def test_queue_shows_the_prompt_of_answered_entries(run: Run, file: str) -> None:
     put(file, "What is it?")
-    assert run("chat", "main", "--message", "More.").code == 0
+    assert run("chat", "main", "--message", "More.", "--model", "echo").code == 0
 
     first, second = run("queue", "--all").out.splitlines()[1:]
 

@@ -10,10 +10,24 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import Send
 from msgspec import Struct
 
-from agents_ledger.model.errors import Conflict, LedgerError, NotFound, Refused, StoreUnavailable
+from agents_ledger.model.errors import (
+    Conflict,
+    EngineError,
+    LedgerError,
+    NotFound,
+    Refused,
+    StoreUnavailable,
+)
 from agents_ledger.model.text.json_limits import JsonTooLarge
 
-STATUS = {JsonTooLarge: 413, NotFound: 404, Conflict: 409, Refused: 422, StoreUnavailable: 503}
+STATUS = {
+    JsonTooLarge: 413,
+    NotFound: 404,
+    Conflict: 409,
+    Refused: 422,
+    EngineError: 502,
+    StoreUnavailable: 503,
+}
 KINDS = {
     400: "bad_request",
     401: "unauthorized",

@@ -98,6 +98,8 @@ class Draw:
             trees = [self._tree(root) for root in roots[:limit]]
             self._run.out.json(trees=trees, more=len(roots) > limit)
             return
+        from agents_ledger.model.program import as_typed
+
         if not roots:
             start = "No turns. Import history or record a demonstration with `agents-ledger up`."
             note(as_typed(start) if since is until is None else "No tree matches.")
@@ -106,8 +108,6 @@ class Draw:
                 self._run.out.line()
             self._draw(self._tree(root), None)
         if len(roots) > limit:
-            from agents_ledger.model.program import as_typed
-
             more = f"There are more trees: `agents-ledger tree --limit {2 * limit}`."
             note((as_typed(more), "dim"))
 
