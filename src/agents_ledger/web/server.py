@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from types import ModuleType
@@ -124,6 +124,7 @@ def make(
     json_limits: JsonLimits = JSON_LIMITS,
     audits: AuditLimits | None = None,
     imports: BackgroundImport | None = None,
+    on_start: Callable[[], None] = lambda: None,
     live: LiveLimits | None = None,
 ) -> ASGIApp:
     site = Site(ledger, audits, imports, live)
@@ -140,6 +141,7 @@ def make(
         threads = ThreadPoolExecutor(THREADS, "agents-ledger-web")
         asyncio.get_running_loop().set_default_executor(threads)
         site.start()
+        on_start()
         yield
         await asyncio.to_thread(site.stop)
 

@@ -101,7 +101,7 @@ class Draw:
             return
         if not roots:
             start = "No turns. Import history or record a demonstration with `agents-ledger up`."
-            note(start if since is until is None else "No tree matches.")
+            note(as_typed(start) if since is until is None else "No tree matches.")
         for index, root in enumerate(roots[:limit]):
             if index:
                 self._run.out.line()

@@ -25,6 +25,7 @@ from agents_ledger.ledger.maintenance import doctor as doctors
 from agents_ledger.ledger.maintenance.doctor import Fact, Level
 from agents_ledger.model import settings
 from agents_ledger.model.errors import Damaged
+from agents_ledger.model.program import as_typed
 from agents_ledger.model.sessions import Finding
 from agents_ledger.model.text import humanize
 
@@ -192,7 +193,7 @@ def _print_facts(run: Invocation, facts: list[Fact]) -> None:
         style = {"ok": "", "note": "live", "problem": "bad"}[fact.level]
         run.out.line((name, "dim"), "  ", (_text(fact.name, fact.value), style))
         if fact.remark:
-            run.out.text(f"{fact.level}: {fact.remark}", " " * (longest + 4), style)
+            run.out.text(f"{fact.level}: {as_typed(fact.remark)}", " " * (longest + 4), style)
 
 
 def _text(name: str, value: Any) -> str:

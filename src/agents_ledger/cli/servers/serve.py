@@ -90,7 +90,7 @@ def start(
     *,
     browser: bool,
     imports: BackgroundImport | None = None,
-    on_open: Callable[[], None] = lambda: None,
+    on_start: Callable[[], None] = lambda: None,
 ) -> None:
     """Print the address with its token, open a browser if there is a display, and serve."""
     from agents_ledger.cli.servers.server import Server
@@ -110,8 +110,7 @@ def start(
         import webbrowser
 
         webbrowser.open(server.address_with_code())
-    on_open()
-    server.run(own_process=True)
+    server.run(own_process=True, on_start=on_start)
 
 
 def has_display() -> bool:

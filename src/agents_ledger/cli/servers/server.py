@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -91,13 +91,22 @@ class Server:
         because other users of the machine can read the arguments of processes."""
         return f"{self.address}login?code={self._logins.new_code(RUN_TOKEN.id)}"
 
-    def run(self, *, own_process: bool = False) -> None:
-        """Serve until interrupted or stopped. `own_process`: nothing else runs in this process."""
+    def run(
+        self, *, own_process: bool = False, on_start: Callable[[], None] = lambda: None
+    ) -> None:
+        """Serve until interrupted or stopped. `own_process`: nothing else runs in this process.
+        `on_start` is called when the server is ready."""
         import uvicorn
 
         from agents_ledger.asgi.read_timeouts import protocol_with
         from agents_ledger.web.security import TokenDoor
         from agents_ledger.web.server import make
+
+        def started() -> None:
+            # Not before uvicorn handles Ctrl-C: raised in a finalizer, it would be lost.
+            if own_process:
+                _freeze_garbage()
+            on_start()
 
         door = TokenDoor(self.secret, self._ledger.tokens, self._logins)
         config = uvicorn.Config(
@@ -108,6 +117,7 @@ class Server:
                 with_broker=self._has_engine(),
                 audits=self._serving.audits,
                 imports=self._imports,
+                on_start=started,
                 live=self._serving.live,
             ),
             http=protocol_with(self._serving.timeouts),
@@ -124,8 +134,6 @@ class Server:
             ssl_version=ssl.PROTOCOL_TLS_SERVER,
         )
         self._uvicorn = uvicorn.Server(config)
-        if own_process:
-            _freeze_garbage()
         try:
             self._uvicorn.run(sockets=[self._socket])
         finally:

@@ -69,7 +69,7 @@ def up(
                 Serving(port=port),
                 browser=not no_browser,
                 imports=imports,
-                on_open=partial(beginning.begin, imports),
+                on_start=partial(beginning.begin, imports),
             )
 
 
@@ -116,6 +116,8 @@ class Beginning:
         if not (self._history and self._history.files):
             self._demonstrate()  # before the page opens
         self._note_ledger()
+        if self._history is None:
+            self._print_result()
         try:
             yield imports
         finally:
@@ -125,11 +127,10 @@ class Beginning:
                 note(as_typed("The import was stopped. The next `agents-ledger up` continues it."))
 
     def begin(self, imports: BackgroundImport) -> None:
-        """Called when the page is open: import, then print what the ledger contains."""
+        """Called when the page can be opened: import, then print what the ledger contains."""
         from agents_ledger.importers.background_import import ImportJob
 
         if self._history is None:
-            self._print_result()
             return
         files, report = self._history
         imports.start(

@@ -10,6 +10,7 @@ import click
 
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import fit, note
+from agents_ledger.model import program
 from agents_ledger.model.text import humanize
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def rerun(
         run.out.json(session=reruns[0].session_label if reruns else None, turns=turns)
     elif reruns:
         label = reruns[0].session_label
-        note(("compare: ", "dim"), shlex.join(["agents-ledger", "compare", target, label]))
+        compared = shlex.join(["compare", target, label])
+        note(("compare: ", "dim"), f"{program.command()} {compared}")
     return FAILED if any(hasattr(turn.now, "error") for turn in reruns) else 0
 
 

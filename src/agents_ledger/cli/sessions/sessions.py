@@ -19,6 +19,7 @@ from agents_ledger.cli.command import (
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.program import as_typed
 from agents_ledger.model.reports.pages import SessionLine
 from agents_ledger.model.sessions import NATIVE, SessionStatus, Thread
 from agents_ledger.model.text import humanize
@@ -85,7 +86,7 @@ def sessions(
         return
     if not lines:
         start = "No sessions. Import history or record a demonstration with `agents-ledger up`."
-        note(start if is_new else "No session matches.")
+        note(as_typed(start) if is_new else "No session matches.")
         return
     _print(run, lines[:limit])
     if more:

@@ -9,6 +9,7 @@ from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.maintenance import copying
 from agents_ledger.ledger.maintenance.copying import Copied
 from agents_ledger.model import settings
+from agents_ledger.model.program import as_typed
 from agents_ledger.model.text import humanize
 
 
@@ -57,5 +58,5 @@ def _print_copied(run: Invocation, copied: Copied, source: str, target: str) -> 
     if tokens:
         note(
             f"{humanize.count(tokens, 'access token')} revoked in the copy; "
-            "create new ones with `agents-ledger token create`"
+            + as_typed("create new ones with `agents-ledger token create`")
         )

@@ -1,11 +1,13 @@
-"""What was discussed: the messages of turns as plain text, without tools and harness blocks."""
+"""What was discussed: the messages of turns as plain text, without tools and harness blocks.
+
+Events are rows of the view of that name, which removes the blocks: whoever selects from it reads
+the same. readable() does so for one text, as in headlines.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-
-from msgspec import structs
 
 from agents_ledger.ledger.sessions.lookup import holders
 from agents_ledger.ledger.turns import threads
@@ -14,13 +16,15 @@ from agents_ledger.model.reports.events import Digest, DigestSession, Event
 from agents_ledger.store.database import Row, Transaction
 
 TURNS_MAX = 1000
-# Blocks that harnesses add to messages. Only these are removed, and only if they are closed: other
-# text in angle brackets was written by the user.
+# Blocks that harnesses and models add to messages. Only these are removed, and only if they are
+# closed: other text in angle brackets was written by the user. The view harness_tags, which events
+# are made with, has the same.
 _BLOCKS = (
     "system-reminder", "local-command-caveat", "local-command-stdout", "command-message",
     "environment_context", "environment_details", "user_instructions", "additional_data",
     "ide_opened_file", "ide_selection", "task-notification", "agent-notification",
-    "bash-notification",
+    "bash-notification", "function_calls", "antml:function_calls", "function_results",
+    "antml:function_results",
 )  # fmt: skip
 _BLOCK = re.compile(rf"<({'|'.join(_BLOCKS)})(?: [^<>]*)?>")
 # A slash command: its name and its arguments.
@@ -55,10 +59,7 @@ def of_thread(tx: Transaction, target: str, *, last: int) -> tuple[Event, ...]:
 
 def _events(rows: Iterable[Row]) -> Iterable[Event]:
     for *columns, _ in sorted(rows, key=lambda row: (row[-1], row[0])):
-        event = Event(*columns)
-        content = readable(event.content)
-        if content:
-            yield structs.replace(event, content=content)
+        yield Event(*columns)
 
 
 def readable(text: str) -> str:

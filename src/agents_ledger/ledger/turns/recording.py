@@ -196,8 +196,7 @@ def _check(new: NewTurn) -> None:
         raise Refused(f"a turn's role is one of {_words(_TURN_ROLES)}, not {new.role!r}")
     if new.status not in ("completed", "failed"):
         raise Refused(f"a recorded turn is completed or failed, not {new.status!r}")
-    for name in _TEXTS:
-        _check_text(name, getattr(new, name))
+    _check_texts(new, _TEXTS)
     check_response(new.response)
     check_usage(new.usage)
     configs.check_recorded(new.config)
@@ -264,8 +263,7 @@ def checked_step(step: StepT) -> StepT:
         texts, json_texts = _CALL_FIELDS
     else:
         raise Refused(f"a turn consists of messages and tool calls, not {type(step).__name__}")
-    for name in texts:
-        _check_text(name, getattr(step, name))
+    _check_texts(step, texts)
     values = {}
     for name in json_texts:
         value = getattr(step, name)
@@ -296,9 +294,11 @@ def _check_call(call: ToolCall) -> None:
         raise Refused("params_json is None", "A call without parameters has {}.")
 
 
-def _check_text(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, str):
-        raise Refused(f"{name} is {value!r:.80}", "It is text, or None.")
+def _check_texts(of: object, names: tuple[str, ...]) -> None:
+    for name in names:
+        value = getattr(of, name)
+        if value is not None and not isinstance(value, str):
+            raise Refused(f"{name} is {value!r:.80}", "It is text, or None.")
 
 
 def _words(words: Iterable[str]) -> str:

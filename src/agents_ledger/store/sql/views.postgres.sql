@@ -168,13 +168,74 @@ FROM bus_calls;
 CREATE VIEW task_messages AS
 SELECT id, task_id, role, content, timestamp, position FROM bus_messages WHERE partial = 0;
 
--- What was put into words, without what a harness marked as its own.
+-- XML that harnesses and models put into messages: tool calls and reminders are removed, and slash
+-- commands read as they were typed. Text in other tags was written by somebody.
+CREATE VIEW harness_tags AS
+WITH tags (number, name, treatment) AS (VALUES
+    (1, 'system-reminder', 'remove'),
+    (2, 'local-command-caveat', 'remove'),
+    (3, 'local-command-stdout', 'remove'),
+    (4, 'command-message', 'remove'),
+    (5, 'environment_context', 'remove'),
+    (6, 'environment_details', 'remove'),
+    (7, 'user_instructions', 'remove'),
+    (8, 'additional_data', 'remove'),
+    (9, 'ide_opened_file', 'remove'),
+    (10, 'ide_selection', 'remove'),
+    (11, 'task-notification', 'remove'),
+    (12, 'agent-notification', 'remove'),
+    (13, 'bash-notification', 'remove'),
+    (14, 'function_calls', 'remove'),
+    (15, 'antml:function_calls', 'remove'),
+    (16, 'function_results', 'remove'),
+    (17, 'antml:function_results', 'remove'),
+    (18, 'command-name', 'unwrap'),
+    (19, 'command-args', 'append')
+)
+SELECT number, name, treatment FROM tags;
+
+-- What was put into words, without what a harness marked as its own. A text is split where a tag
+-- opens; what is closed within its piece is removed, with the space behind it, or loses its tags.
 CREATE VIEW spoken AS
-SELECT m.turn_id, m.id, m.role, m.content, m.sequence FROM messages m
-WHERE m.role IN ('user', 'assistant') AND m.content <> '' AND COALESCE(
-    CASE WHEN m.metadata_json LIKE '%"meta"%' THEN json_word(m.metadata_json, 'meta') END,
-    ''
-) <> 'true';
+SELECT * FROM (
+    SELECT
+        m.turn_id, m.id, m.role, m.sequence,
+        btrim(CASE WHEN strpos(m.content, '</') = 0 OR NOT EXISTS (
+            SELECT 1 FROM harness_tags h WHERE strpos(m.content, '</' || h.name || '>') > 0
+        ) THEN m.content ELSE (
+            WITH RECURSIVE stripped (number, text) AS (
+                SELECT 0, m.content
+                UNION ALL
+                SELECT h.number, CASE WHEN strpos(s.text, '</' || h.name || '>') = 0 THEN s.text ELSE (
+                    SELECT string_agg(
+                        CASE h.treatment WHEN 'append' THEN rtrim(piece.text, E'\t\n\x0B\f\r ')
+                        ELSE piece.text END, '' ORDER BY piece.number
+                    )
+                    FROM (
+                        SELECT part.key AS number, CASE
+                            WHEN part.key = 1 THEN part.value
+                            WHEN strpos(part.value, '</' || h.name || '>') = 0 OR substr(part.value, 1, 1) NOT IN ('>', ' ')
+                            THEN '<' || h.name || part.value
+                            WHEN h.treatment = 'remove'
+                            THEN ltrim(substr(part.value, strpos(part.value, '</' || h.name || '>') + length(h.name) + 3), E'\t\n\x0B\f\r ')
+                            ELSE CASE WHEN h.treatment = 'append' AND strpos(part.value, '</' || h.name || '>') > 2 THEN ' ' ELSE '' END
+                                || substr(part.value, 2, strpos(part.value, '</' || h.name || '>') - 2)
+                                || substr(part.value, strpos(part.value, '</' || h.name || '>') + length(h.name) + 3)
+                            END AS text
+                        FROM unnest(string_to_array(s.text, '<' || h.name)) WITH ORDINALITY AS part (value, key)
+                    ) AS piece
+                ) END
+                FROM stripped s JOIN harness_tags h ON h.number = s.number + 1
+            )
+            SELECT stripped.text FROM stripped ORDER BY stripped.number DESC LIMIT 1
+        ) END, E'\t\n\x0B\f\r ') AS content
+    FROM messages m
+    WHERE m.role IN ('user', 'assistant') AND m.content <> '' AND COALESCE(
+        CASE WHEN m.metadata_json LIKE '%"meta"%' THEN json_word(m.metadata_json, 'meta') END,
+        ''
+    ) <> 'true'
+) AS words
+WHERE content <> '';
 
 -- What was said, one row for each side of a turn, without tools. Query it by
 -- thread_id (the turn), or for all.
