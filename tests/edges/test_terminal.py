@@ -56,11 +56,11 @@ def hostile(file: str) -> str:
     lints = (MessageLint(EVIL, EVIL, EVIL, severity="error"),)
     blocks = (MessageCodeblock(EVIL, EVIL, EVIL),)
     message = Message(
-        "user", EVIL, EVIL, EVIL, EVIL, EVIL, EVIL,  # type: ignore[arg-type]
+        "user", EVIL, "human", EVIL, to_json({"a": EVIL}), to_json({"b": EVIL}), EVIL,
         files=files, lints=lints, codeblocks=blocks,
     )  # fmt: skip
     calls = [
-        ToolCall(EVIL, EVIL, EVIL, status="completed"),
+        ToolCall(EVIL, to_json({"c": EVIL}), to_json(EVIL), status="completed"),
         ToolCall("Bash", to_json({"command": EVIL}), status="failed", error=EVIL),
         ToolCall("Task", "{}", spawned_session_label=f"helper {EVIL}", source_status=EVIL),
     ]

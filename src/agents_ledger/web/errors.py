@@ -10,7 +10,14 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import Send
 from msgspec import Struct
 
-from agents_ledger.model.errors import Conflict, LedgerError, NotFound, Refused, StoreUnavailable
+from agents_ledger.model.errors import (
+    Conflict,
+    LedgerError,
+    NotFound,
+    Refused,
+    StoreUnavailable,
+    code_of,
+)
 from agents_ledger.model.text.json_limits import JsonTooLarge
 
 STATUS = {JsonTooLarge: 413, NotFound: 404, Conflict: 409, Refused: 422, StoreUnavailable: 503}
@@ -41,7 +48,7 @@ class ErrorBody(Struct, frozen=True):
 def problem_of(error: Exception) -> tuple[int, ErrorBody]:
     if isinstance(error, LedgerError):
         status = next(code for family, code in STATUS.items() if isinstance(error, family))
-        return status, ErrorBody(error.code, str(error), error.hint)
+        return status, ErrorBody(code_of(error), str(error), error.hint)
     if isinstance(error, ValidationException):
         faults = error.extra if isinstance(error.extra, list) else []
         details = "; ".join(f"{fault.get('key', 'body')}: {fault['message']}" for fault in faults)

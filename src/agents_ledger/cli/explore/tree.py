@@ -19,6 +19,7 @@ from agents_ledger.cli.terminal import Output, Span, fit, note, width_of
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.program import as_typed
 from agents_ledger.model.reports.trees import Node, Subagent, Tree
 from agents_ledger.model.text import humanize
 from agents_ledger.render.summaries import compacted
@@ -106,8 +107,6 @@ class Draw:
                 self._run.out.line()
             self._draw(self._tree(root), None)
         if len(roots) > limit:
-            from agents_ledger.model.program import as_typed
-
             more = f"There are more trees: `agents-ledger tree --limit {2 * limit}`."
             note((as_typed(more), "dim"))
 
