@@ -8,8 +8,10 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 import msgspec
 
@@ -19,6 +21,7 @@ from agents_ledger.cli.errors import EXIT_CODES
 from agents_ledger.ledger.subjects import Subjects
 from agents_ledger.model import errors
 from agents_ledger.model.access import SCOPES
+from agents_ledger.model.agents.config import Directives
 from agents_ledger.model.queue import QueueLimits
 from agents_ledger.web.errors import STATUS
 from agents_ledger.web.security import SAFE
@@ -85,7 +88,8 @@ def library() -> str:
         for name, value in classes.items()
         if name not in FACES and name not in raised and not name.startswith("Async")
     }
-    functions = {name: value for name, value in public.items() if name not in classes}
+    unions = {name: value for name, value in public.items() if isinstance(value, UnionType)}
+    functions = {name: public[name] for name in public if name not in {*classes, *unions}}
     lines = [LIBRARY]
     for name in FACES:
         heading, text, apart = APART.get(name, ("", "", frozenset()))
@@ -103,6 +107,9 @@ def library() -> str:
         lines += [f"### {name}", "", paragraph(value), "", *fields_table(value)]
         if not issubclass(value, msgspec.Struct):
             lines += verbs(public_members(value))
+    for name, union in unions.items():
+        names = [f"`{member.__name__}`" for member in get_args(union)]
+        lines += [f"### {name}", "", f"One of {', '.join(names)}.", ""]
     lines += [
         "## Errors",
         "",
@@ -208,9 +215,9 @@ def comments(value: type) -> dict[str, str]:
         for node in class_body(base):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 _, mark, note = lines[(node.end_lineno or node.lineno) - 1].partition("  # ")
-                if not mark:
-                    note = _hint_and_note(node)[1]
-                if note and not note.startswith(("type:", "noqa")):
+                if not mark or note.startswith(("type:", "noqa")):
+                    note = _hint_and_note(node)[1] or _note_above(lines, node.lineno)
+                if note:
                     notes[node.target.id] = note.replace("|", "\\|")
     return notes
 
@@ -223,6 +230,11 @@ def _hint_and_note(field: ast.AnnAssign) -> tuple[ast.expr, str]:
     kind, *metas = hint.slice.elts  # type: ignore[attr-defined]
     words = (word for meta in metas for word in meta.keywords if word.arg == "description")
     return kind, " ".join(ast.literal_eval(word.value) for word in words)
+
+
+def _note_above(lines: list[str], line: int) -> str:
+    above = takewhile(lambda text: text.startswith("    # "), reversed(lines[: line - 1]))
+    return " ".join(text.removeprefix("    # ") for text in reversed([*above]))
 
 
 @cache
@@ -245,6 +257,7 @@ def source_of(value: type) -> list[str]:
 
 
 def cell(text: str) -> str:
+    text = re.sub(r"Annotated\[(\w+), Meta\(ge=(\d+)\)\]", r"\1 >= \2", text)
     return "`" + text.replace("|", "\\|") + "`"
 
 
@@ -396,6 +409,13 @@ is optional; an unknown key is an error.
 """
 
 
+DIRECTIVES = """\
+Directives are passed with a message, not in the file:
+`broker.send("main", "Hello", directives={"model": "echo"})`. They win over the policy and over what
+the thread inherits, within the permissions.
+"""
+
+
 def policy_page() -> str:
     lines = [POLICY]
     parts: list[tuple[str, type]] = [
@@ -410,10 +430,11 @@ def policy_page() -> str:
         ("`[queue]`", QueueLimits),
         ("`[context]`", policy.ContextLimits),
         ("`[workers]`", policy.Workers),
+        ("Directives", Directives),
     ]
     for title, part in parts:
         lines += [f"## {title}", "", paragraph(part), "", *fields_table(part)]
-    return "\n".join(lines)
+    return "\n".join([*lines, DIRECTIVES])
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -8,6 +8,11 @@ TYPE_CHECKING = False
 # fmt: off
 if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
     from agents_ledger.broker.broker import Broker as Broker
+    from agents_ledger.broker.events import (
+        Compacted as Compacted, Completed as Completed, Failed as Failed,
+        Interrupted as Interrupted, Queued as Queued, RunEvent as RunEvent, Started as Started,
+        Steered as Steered,
+    )
     from agents_ledger.broker.policy import Policy as Policy
     from agents_ledger.broker.tools import offer as offer
     from agents_ledger.ledger.aio.async_ledger import (
@@ -25,8 +30,9 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
     from agents_ledger.model.agents.embedding import Embedder as Embedder, embedder as embedder
     from agents_ledger.model.agents.engine import (
         CallBegun as CallBegun, CallFinished as CallFinished, Engine as Engine,
-        Finished as Finished, MessageDone as MessageDone, ModelConfig as ModelConfig,
-        Request as Request, TextPiece as TextPiece, ThinkingPiece as ThinkingPiece, Tool as Tool,
+        EngineEvent as EngineEvent, Finished as Finished, MessageDone as MessageDone,
+        ModelConfig as ModelConfig, Request as Request, TextPiece as TextPiece,
+        ThinkingPiece as ThinkingPiece, Tool as Tool,
     )
     from agents_ledger.model.agents.permissions import (
         Grant as Grant, Layer as Layer, MisusedCall as MisusedCall,
@@ -100,6 +106,7 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
 
 _MODULES = {
     "broker.broker": "Broker",
+    "broker.events": ("Compacted Completed Failed Interrupted Queued RunEvent Started Steered"),
     "broker.policy": "Policy",
     "broker.tools": "offer",
     "ledger.aio.async_ledger": "AsyncBatch AsyncLedger AsyncLiveCall AsyncLiveTurn",
@@ -111,8 +118,8 @@ _MODULES = {
     "model.agents.config": "Config Setting",
     "model.agents.embedding": "Embedder embedder",
     "model.agents.engine": (
-        "CallBegun CallFinished Engine Finished MessageDone ModelConfig Request TextPiece "
-        "ThinkingPiece Tool"
+        "CallBegun CallFinished Engine EngineEvent Finished MessageDone ModelConfig Request "
+        "TextPiece ThinkingPiece Tool"
     ),
     "model.agents.permissions": "Grant Layer MisusedCall PermissionReview Permissions ToolUse Used",
     "model.compaction": "Chosen Compaction CompactionPlan Strategy VisibleTurn",

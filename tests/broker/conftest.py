@@ -10,6 +10,7 @@ import pytest
 
 from agents_ledger import AsyncLedger, Ledger
 from agents_ledger.broker.broker import Broker
+from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.events import RunEvent
 from agents_ledger.broker.policy import Policy
 from tests.contract.conftest import audited  # noqa: F401
@@ -32,7 +33,7 @@ def with_broker(address: str) -> WithBroker:
         async def within() -> T:
             async with (
                 AsyncLedger.open(address) as ledger,
-                Broker(ledger, policy, engine, tools=tools) as broker,
+                Broker(ledger, policy, engine or EchoEngine(), tools=tools) as broker,
             ):
                 return await asyncio.wait_for(act(broker), PATIENCE_S)
 
@@ -51,11 +52,13 @@ def said(ledger: Ledger) -> Callable[..., list[tuple[str, str | None]]]:
     return messages
 
 
-async def events_of(broker: Broker, target: str, text: Any, **options: Any) -> list[RunEvent]:
+async def events_of(
+    broker: Broker, target: str | None, text: Any, **options: Any
+) -> list[RunEvent]:
     """All that is told of one message."""
     return [event async for event in broker.send(target, text, **options)]
 
 
-async def answer_of(broker: Broker, target: str, text: Any, **options: Any) -> Any:
+async def answer_of(broker: Broker, target: str | None, text: Any, **options: Any) -> Any:
     """The last that is told."""
     return (await events_of(broker, target, text, **options))[-1]

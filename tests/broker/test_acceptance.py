@@ -20,6 +20,7 @@ from agents_ledger.broker.policy import (
     PersonaPermissions,
     Policy,
     ToolRules,
+    Workers,
 )
 from agents_ledger.broker.tools import offer
 from tests.broker.conftest import WithBroker, answer_of
@@ -52,7 +53,8 @@ ATLAS = Policy(
             permissions=PersonaPermissions(ToolRules(deny=("erase",))),
             model=PersonaModel(model="small"),
         )
-    }
+    },
+    workers=Workers(depth_max=0),
 )
 TOOLS = (offer(look), offer(erase))
 CALLS = '/call look {"path": "a"}\n/call erase {"path": "a"}\nDone.'

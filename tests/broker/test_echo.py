@@ -24,7 +24,7 @@ from agents_ledger import (
     estimate_tokens,
 )
 from agents_ledger.broker.engines.echo import EchoEngine
-from agents_ledger.model.agents.engine import Engine, Event, ask
+from agents_ledger.model.agents.engine import Engine, EngineEvent, ask
 from agents_ledger.model.text.tokens import count_tokens
 
 ECHO: Engine = EchoEngine()
@@ -35,8 +35,8 @@ def asked(text: str, **fields: object) -> Request:
     return Request(items, **fields)  # type: ignore[arg-type]
 
 
-def events(request: Request, engine: Engine = ECHO) -> list[Event]:
-    async def run() -> list[Event]:
+def events(request: Request, engine: Engine = ECHO) -> list[EngineEvent]:
+    async def run() -> list[EngineEvent]:
         return [event async for event in engine.run(request)]
 
     return asyncio.run(run())

@@ -19,7 +19,7 @@ from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.events import Completed, Failed, Interrupted, Started, Steered
 from agents_ledger.broker.policy import Policy
-from agents_ledger.model.agents.engine import Event, TextPiece
+from agents_ledger.model.agents.engine import EngineEvent, TextPiece
 from tests.broker.conftest import WithBroker, answer_of, events_of
 from tests.waiting import PATIENCE_S, until
 
@@ -28,12 +28,13 @@ WORKER = """
 import asyncio, sys
 from agents_ledger import AsyncLedger
 from agents_ledger.broker.broker import Broker
+from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.ledger.core import Core
 from tests.contract.test_recovery import database
 
 async def main():
     opening = AsyncLedger(lambda: Core(database(sys.argv[1])))  # which notices soon who died
-    async with opening as ledger, Broker(ledger) as broker:
+    async with opening as ledger, Broker(ledger, engine=EchoEngine()) as broker:
         print("ready", flush=True)
         await broker.work(until_idle=sys.argv[2] == "once")
 
@@ -72,7 +73,7 @@ class Crowded(EchoEngine):
         self.running: Counter[str] = Counter()
         self.most_of_one = self.most = 0
 
-    async def run(self, request: Request) -> AsyncIterator[Event]:
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         name = getattr(request.items[-1], "text", "").partition(" ")[0]
         self.running[name] += 1
         self.most_of_one = max(self.most_of_one, *self.running.values())
@@ -212,7 +213,7 @@ def test_a_broker_that_waits_writes_nothing(address: str, ledger: Ledger) -> Non
     async def act() -> None:
         async with (
             AsyncLedger.open(address) as handle,
-            Broker(handle, poll_seconds=0.01) as broker,
+            Broker(handle, engine=EchoEngine(), poll_seconds=0.01) as broker,
         ):
             task = asyncio.create_task(broker.work())
             assert (await answer_of(broker, "main", "x")).text == "x"
@@ -249,7 +250,10 @@ def test_another_process_answers_and_the_sender_sees_it(
     worker("on")
 
     async def act() -> list[Any]:
-        async with AsyncLedger.open(address) as handle, Broker(handle) as broker:
+        async with (
+            AsyncLedger.open(address) as handle,
+            Broker(handle, engine=EchoEngine()) as broker,
+        ):
             broker.wake = lambda label: None  # type: ignore[method-assign]
             return await events_of(broker, "main", "/wait 400\nfrom afar")
 
@@ -350,7 +354,7 @@ def test_text_of_another_process_arrives_in_parts(address: str, ledger: Ledger) 
 
     async def act() -> None:
         async with AsyncLedger.open(address) as one, AsyncLedger.open(address) as other:
-            watching, answering = Broker(one), Broker(other)
+            watching, answering = (Broker(a, engine=EchoEngine()) for a in (one, other))
             watching.wake = lambda label: None  # type: ignore[method-assign]
             task = asyncio.create_task(watch(watching))
             while not await answering.queue.entries():

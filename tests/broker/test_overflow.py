@@ -25,7 +25,7 @@ from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.events import Compacted, Completed, Failed, Started
 from agents_ledger.broker.policy import ContextLimits, EngineChoice, Policy
 from agents_ledger.broker.tools import offer
-from agents_ledger.model.agents.engine import CallBegun, CallFinished, Event, Finished
+from agents_ledger.model.agents.engine import CallBegun, CallFinished, EngineEvent, Finished
 from tests.broker.conftest import WithBroker, answer_of, events_of
 from tests.broker.loopback import Failure, Loopback, loopback, openai_text
 from tests.engines import on_sqlite
@@ -55,6 +55,25 @@ def test_a_session_is_compacted_ahead_of_the_limit(with_broker: WithBroker, ledg
     assert (compacted.tokens_after or 0) <= 5000 * 0.6
     assert ledger.get_turn(done.turn_id).parent_turn_id == compacted.turn_id
     assert ledger.thread("main", last=0).depth == 10
+
+
+@pytest.mark.finding("users-11")
+def test_a_plain_function_summarises_for_the_broker(address: str, ledger: Ledger) -> None:
+    long_thread(ledger)
+
+    async def act() -> Any:
+        async with (
+            AsyncLedger.open(address) as handle,
+            Broker(
+                handle, limits(5000), EchoEngine(), summariser=lambda prompt: "Short."
+            ) as broker,
+        ):
+            return await answer_of(broker, "main", "short")
+
+    done = asyncio.run(asyncio.wait_for(act(), PATIENCE_S))
+
+    assert done.text == "short"
+    assert ledger.compactions("main")[0].summary == "Short."
 
 
 def test_after_an_overflow_the_session_is_compacted_and_retried_once(
@@ -144,7 +163,7 @@ class TooLate:
     def __init__(self) -> None:
         self.seen: tuple[Any, ...] = ()
 
-    async def run(self, request: Request) -> AsyncIterator[Event]:
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         if "summar" in (request.system_prompt or "").lower():
             yield MessageDone("a summary")
             yield Finished()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import (
+    Ask,
     CallBegun,
     CallFinished,
     EngineError,
@@ -28,11 +29,18 @@ from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.engines.registry import choose
 from agents_ledger.broker.events import Completed, Failed, Queued, Started
-from agents_ledger.broker.policy import EngineChoice, Identity, Persona, PersonaModel, Policy
+from agents_ledger.broker.policy import (
+    EngineChoice,
+    Identity,
+    Persona,
+    PersonaModel,
+    Policy,
+    Workers,
+)
 from agents_ledger.broker.policy import PersonaPermissions as May
 from agents_ledger.broker.policy import ToolRules as Rules
 from agents_ledger.broker.tools import offer
-from agents_ledger.model.agents.engine import Event
+from agents_ledger.model.agents.engine import EngineEvent
 from tests.broker.conftest import WithBroker, answer_of, events_of
 
 Said = Callable[..., list[tuple[str, str | None]]]
@@ -78,7 +86,7 @@ def test_the_next_turn_hangs_on_the_one_before_and_sees_it(
     seen: list[Request] = []
 
     class Seeing(Echoing):
-        async def run(self, request: Request) -> AsyncIterator[Event]:
+        async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
             seen.append(request)
             async for event in super().run(request):
                 yield event
@@ -114,7 +122,8 @@ def test_a_denied_call_is_recorded_as_rejected_and_never_executed(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     ran: list[str] = []
-    policy = Policy(personas={"main": Persona(permissions=May(Rules(deny=("da*",))))})
+    main = Persona(permissions=May(Rules(deny=("da*",))))
+    policy = Policy(personas={"main": main}, workers=Workers(depth_max=0))
 
     async def danger() -> None:
         ran.append("danger")
@@ -304,16 +313,19 @@ def test_a_turn_that_cannot_begin_is_reported_and_blocks_nothing(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     policy = Policy(personas={"main": Persona()})
+    # Queued past the broker, which would have refused it.
+    entry = Queue(ledger).enqueue("other", Ask((Message("user", "x"),)), persona_id="ghost")
 
     async def act(broker: Broker) -> Any:
-        refused = await answer_of(broker, "other", "x", persona_id="ghost")
-        return refused, await answer_of(broker, "main", "fine")
+        await broker.work(until_idle=True)
+        return await answer_of(broker, "main", "fine")
 
-    refused, done = with_broker(act, policy)
+    done = with_broker(act, policy)
 
-    assert (refused.turn_id, refused.kind) == (None, "refused")
-    assert "no persona 'ghost'" in refused.error
     assert done.text == "fine"
+    refused = Queue(ledger).get(entry.id)
+    assert (refused.status, refused.error) == ("failed", "the policy has no persona 'ghost'")
+    assert ledger.head("other") is None
 
 
 def test_a_turn_s_id_as_target_is_a_fork(with_broker: WithBroker, ledger: Ledger) -> None:
@@ -389,7 +401,7 @@ class Echoing:
 
     name = "echo"
 
-    async def run(self, request: Request) -> AsyncIterator[Event]:
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         async for event in EchoEngine().run(request):
             yield event
 
@@ -399,7 +411,7 @@ class HalfSaid:
 
     name = "half"
 
-    async def run(self, request: Request) -> AsyncIterator[Event]:
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         yield ThinkingPiece("hm")
         yield TextPiece("half an ans")
         raise EngineError("unavailable", "gone")

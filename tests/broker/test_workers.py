@@ -11,8 +11,11 @@ import time
 from contextlib import closing
 from typing import Any
 
-from agents_ledger import CallFinished, Ledger, Queue
+import pytest
+
+from agents_ledger import AsyncLedger, CallFinished, Ledger, Queue
 from agents_ledger.broker.broker import Broker
+from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.events import Completed
 from agents_ledger.broker.policy import (
     Persona,
@@ -25,6 +28,7 @@ from agents_ledger.broker.tools import offer
 from agents_ledger.ledger.core import Core
 from tests.broker.conftest import WithBroker, answer_of, events_of
 from tests.contract.test_recovery import database, kill
+from tests.waiting import PATIENCE_S
 
 MANAGER = Policy(personas={"main": Persona(role="manager")})
 
@@ -157,13 +161,65 @@ def test_a_worker_may_use_nothing_its_manager_could_not(
     assert f"stopped by manager {worker.parent_turn_id}" in (call.error or "")
 
 
-def test_only_managers_and_workers_are_offered_to_delegate(
+@pytest.mark.finding("spec-H")
+def test_unified_agents_delegate_too_and_a_policy_can_turn_it_off(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
-    done = with_broker(lambda b: answer_of(b, "main", spawn("x")))
+    async def act(broker: Broker) -> Completed:
+        done: Completed = await answer_of(broker, "main", spawn("x"))
+        await settled(broker)
+        return done
 
-    assert ledger.get_turn(done.turn_id).tool_calls[0].status == "rejected"
-    assert ledger.get_turn(done.turn_id).tools_available == "[]"
+    done = with_broker(act)
+    refused = with_broker(act, Policy(workers=Workers(depth_max=0)))
+
+    turn = ledger.get_turn(done.turn_id)
+    assert (turn.role, turn.tool_calls[0].status) == ("unified", "completed")
+    turn = ledger.get_turn(refused.turn_id)
+    assert (turn.tools_available, turn.tool_calls[0].status) == ("[]", "rejected")
+
+
+@pytest.mark.finding("spec-H")
+def test_workers_may_have_workers_without_a_limit(with_broker: WithBroker, ledger: Ledger) -> None:
+    deep = "the end"
+    for _ in range(6):
+        deep = spawn(deep)
+
+    async def act(broker: Broker) -> None:
+        await answer_of(broker, "main", deep)
+        await settled(broker)
+
+    with_broker(act)
+
+    assert Queue(ledger).rollup("main").sessions == 7
+
+
+def test_a_worker_runs_as_its_manager_was_told_to(with_broker: WithBroker, ledger: Ledger) -> None:
+    async def act(broker: Broker) -> None:
+        await answer_of(broker, "main", spawn("x"), directives={"model": "big", "temperature": 0.5})
+        await settled(broker)
+
+    with_broker(act)
+
+    (worker,) = (s for s in ledger.sessions() if s.is_subagent)
+    settings = ledger.effective_config(worker.label)
+    assert (settings["model"].value, settings["temperature"].value) == ("big", 0.5)
+
+
+def test_a_broker_that_is_closed_claims_nothing_more(address: str) -> None:
+    async def act() -> Broker:
+        async with (
+            AsyncLedger.open(address) as ledger,
+            Broker(ledger, engine=EchoEngine()) as broker,
+        ):
+            await answer_of(broker, "main", spawn("/wait 10000"))
+            while not any(run.claim.session.is_subagent for run in broker._runs):
+                await asyncio.sleep(0.01)
+            await broker.close()  # the worker's end would wake its manager
+            assert not broker._queues
+        return broker
+
+    asyncio.run(asyncio.wait_for(act(), PATIENCE_S))
 
 
 def test_a_worker_of_another_session_is_refused(with_broker: WithBroker, ledger: Ledger) -> None:
@@ -182,6 +238,7 @@ DYING = """
 import asyncio, sys
 from agents_ledger import AsyncLedger
 from agents_ledger.broker.broker import Broker
+from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.policy import Persona, Policy
 from agents_ledger.ledger.core import Core
 from tests.contract.test_recovery import database
@@ -189,7 +246,7 @@ from tests.contract.test_recovery import database
 async def main():
     policy = Policy(personas={"main": Persona(role="manager")})
     async with AsyncLedger(lambda: Core(database(sys.argv[1]))) as ledger:
-        async with Broker(ledger, policy) as broker:
+        async with Broker(ledger, policy, EchoEngine()) as broker:
             async for event in broker.send("main", sys.argv[2]):
                 pass
             while not any(run.claim.session.is_subagent for run in broker._runs):

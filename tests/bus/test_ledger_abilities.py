@@ -219,7 +219,7 @@ def test_a_summary_needs_an_engine_that_can_and_a_fallback_needs_none(
 ) -> None:
     for n in range(5):
         ledger.record("main", f"question {n} " + "q" * 300, "answer")
-    with pytest.raises(BusError, match="no engine is configured"):
+    with pytest.raises(BusError, match="no model is configured"):
         ask("ldg:compaction:run", session="main", strategy="summary")
     policy = tmp_path / "said.toml"
     policy.write_text('[engine]\nname = "pydantic-ai"\nmodel = "nobody:model"\n')

@@ -30,7 +30,7 @@ from agents_ledger import (
 )
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.ledger.context import compaction
-from agents_ledger.model.agents.engine import Event
+from agents_ledger.model.agents.engine import EngineEvent
 from tests.builders import chain
 from tests.raw import Raw
 
@@ -45,7 +45,7 @@ class Summariser:
         self.finished = {"usage": Usage(100, 10), "model": "small", "provider": "here", **finished}
         self.asked: list[Request] = []
 
-    async def run(self, request: Request) -> AsyncIterator[Event]:
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         self.asked.append(request)
         yield MessageDone(self.text)
         yield Finished(**self.finished)
@@ -199,6 +199,32 @@ def test_selective_keeps_older_turns_that_matter(ledger: Ledger) -> None:
     assert record.tokens_after == ledger.context("main").total_tokens
 
 
+@pytest.mark.finding("spec-K")
+def test_selective_summarises_what_it_does_not_keep_if_an_engine_is_passed(ledger: Ledger) -> None:
+    old, recent = speak_of_the_parser(ledger, 2), speak_of_the_parser(ledger, 0)
+    engine = Summariser("They baked bread.")
+
+    turn = ledger.compact("main", strategy="selective", engine=engine, budget=400)
+
+    record = record_of(turn)
+    assert (record.summary, record.model) == ("They baked bread.", "small")
+    assert record.compaction_type == "selective"
+    assert shown_turns(ledger) == [old, recent]
+    assert "parser" not in engine.question  # what stays is not summarised
+    assert ledger.context("main").tokens["summary"] > 0
+    assert ledger.context("main").total_tokens == record.tokens_after <= 400
+
+
+def test_a_fallback_is_without_the_engine_that_failed(ledger: Ledger) -> None:
+    speak_of_the_parser(ledger, 6)
+    engine = Summariser("", stop_reason="refusal")
+
+    turn = ledger.compact("main", engine=engine, budget=400, fallback="selective")
+
+    assert len(engine.asked) == 1
+    assert record_of(turn).summary == ""
+
+
 def test_turns_picked_out_stay_so_and_what_lies_between_them_hidden(ledger: Ledger) -> None:
     first, second, recent = (speak_of_the_parser(ledger, n) for n in (1, 1, 0))
     ledger.compact("main", strategy="selective", budget=400)
@@ -299,7 +325,7 @@ def test_other_errors_of_an_engine_come_through_and_change_nothing(
     class Broken:
         name = "broken"
 
-        async def run(self, request: Request) -> AsyncIterator[Event]:
+        async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
             raise ZeroDivisionError
             yield
 
@@ -347,7 +373,7 @@ def test_turns_recorded_meanwhile_are_kept(ledger: Ledger, address: str) -> None
     turns = talk(ledger, "main", 5)
 
     class Slow(Summariser):
-        async def run(self, request: Request) -> AsyncIterator[Event]:
+        async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
             turns.extend(talk(ledger, "main", 1))
             async for event in super().run(request):
                 yield event
@@ -364,7 +390,7 @@ def test_a_head_that_went_elsewhere_or_was_compacted_meanwhile_is_told(ledger: L
     turns = talk(ledger, "main", 4)
 
     class Moving(Summariser):
-        async def run(self, request: Request) -> AsyncIterator[Event]:
+        async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
             ledger.move("main", turns[1])
             async for event in super().run(request):
                 yield event
@@ -375,7 +401,7 @@ def test_a_head_that_went_elsewhere_or_was_compacted_meanwhile_is_told(ledger: L
     ledger.move("main", turns[3])
 
     class Racing(Summariser):
-        async def run(self, request: Request) -> AsyncIterator[Event]:
+        async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
             ledger.compact("main", strategy="sliding_window", budget=200)
             async for event in super().run(request):
                 yield event
@@ -482,7 +508,7 @@ def test_cancelling_while_it_is_summarised_changes_nothing(
     begun = asyncio.Event()
 
     class Endless(Summariser):
-        async def run(self, request: Request) -> AsyncIterator[Event]:
+        async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
             begun.set()
             await asyncio.sleep(3600)
             yield MessageDone("never")

@@ -156,6 +156,16 @@ def test_the_stored_json_is_compact(ledger: Ledger) -> None:
     assert msgspec.json.decode(stored)["model"][0] == "big"
 
 
+@pytest.mark.finding("spec-N")
+def test_a_turn_without_configuration_reports_what_it_inherits(ledger: Ledger) -> None:
+    config = Config({"model": "big"}, {"temperature": 1}, {"network": False})
+    first = ledger.record("main", "q", "r", config=config)
+    chain(ledger, "main", 2)
+
+    assert ledger.get_turn("main").effective_config_json is None
+    assert ledger.effective_config("main") == {"model": Setting("big", "inherited", first.id)}
+
+
 def test_a_turn_without_configuration_stores_none(ledger: Ledger) -> None:
     [turn_id] = chain(ledger, "main", 1)
 

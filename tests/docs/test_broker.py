@@ -20,6 +20,38 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     run_python("\n".join(blocks(PAGE, "python")), tmp_path)
 
 
+@pytest.mark.finding("users-11")
+@pytest.mark.finding("spec-docs-engine")
+def test_an_engine_of_your_own_is_ten_lines_that_type_check(tmp_path: Path) -> None:
+    mypy = pytest.importorskip("mypy.api")
+    examples = blocks(PAGE, "python")
+    [engine] = [text for text in examples if "class Shout" in text]
+    body = engine.partition("class Shout")[2].partition("\n\n\n")[0]
+    assert len(body.strip().splitlines()) <= 10
+    file = tmp_path / "example.py"
+    file.write_text("\n".join(examples), encoding="utf-8")
+
+    out, errors, code = mypy.run(
+        [
+            "--strict",
+            "--config-file=",
+            f"--cache-dir={ROOT / '.mypy_cache' / 'examples'}",
+            str(file),
+        ]
+    )
+
+    assert (code, errors) == (0, ""), out
+
+
+@pytest.mark.finding("spec-docs-sandbox")
+def test_the_docs_say_that_a_sandbox_is_recorded_and_not_enforced() -> None:
+    how_to = (ROOT / PAGE).read_text(encoding="utf-8")
+    reference = (ROOT / "docs/reference/policy.md").read_text(encoding="utf-8")
+
+    assert "not enforced" in how_to.partition("`sandbox` is recorded")[2].partition(".")[0]
+    assert "| recorded with each turn, not enforced |" in reference
+
+
 def test_the_policy_can_be_read_and_says_every_word_there_is(tmp_path: Path) -> None:
     (text,) = blocks(PAGE, "toml")
     file = tmp_path / "ledger.policy.toml"

@@ -84,7 +84,7 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "note": "note demo-strict --star",
         "history": "history demo-strict",
         "undo": "undo demo-strict",
-        "chat": "chat demo --message Hello",
+        "chat": "chat demo --message Hello --model echo",
         "resume": "resume demo",
         "rerun": "rerun demo",
         "queue": "queue",

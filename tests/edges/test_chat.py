@@ -14,10 +14,100 @@ from tests.importers.claude_log import SESSION, Log
 
 @pytest.fixture
 def made(file: str) -> str:
-    """A ledger with a conversation."""
+    """A ledger with a conversation, and a policy that chooses the echo engine."""
+    with Ledger.open(file) as ledger:
+        chain(ledger, "work", 2)
+    Path(file).with_suffix(".policy.toml").write_text('[engine]\nmodel = "echo"\n')
+    return file
+
+
+@pytest.fixture
+def bare(file: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A ledger with a conversation, without a policy, on a machine without keys."""
+    for variable in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
     with Ledger.open(file) as ledger:
         chain(ledger, "work", 2)
     return file
+
+
+def rows(file: str) -> dict[str, int]:
+    """How many rows there are of all that an attempt could leave behind."""
+    with Ledger.open(file) as ledger:
+        return {
+            table: ledger.query(f"SELECT count(*) FROM {table}")[1][0][0]
+            for table in ("turns", "sessions", "session_history", "queue", "messages")
+        }
+
+
+@pytest.mark.finding("users-3")
+@pytest.mark.finding("users-25")
+@pytest.mark.finding("users-24")
+def test_without_a_model_nothing_is_answered_and_nothing_is_left(run: Run, bare: str) -> None:
+    before = rows(bare)
+    with Ledger.open(bare) as ledger:
+        first = ledger.ancestry("work")[0]
+
+    attempts = [
+        run("chat", "work", "--message", "Hello"),
+        run("chat", "--message", "Hello"),
+        run("chat", "fresh", "--message", "Hello"),
+        run("chat", first, "--message", "otherwise"),
+        run("chat", "work", input="one\ntwo\n"),
+        run("rerun", "work"),
+        run("rerun", "work", "--whole"),
+    ]
+
+    for answer in attempts:
+        assert (answer.code, answer.out) == (5, "")
+        assert answer.err.startswith("error: no model is configured\nhint: ")
+        assert "--model provider:name" in answer.err
+        assert "`model` under [engine]" in answer.err
+        assert str(Path(bare).with_suffix(".policy.toml")) in "".join(answer.err.splitlines())
+    assert rows(bare) == before
+    assert run("chat", "work", "--message", "Hello", "--model", "echo").out == "Hello\n"
+
+
+@pytest.mark.finding("users-3")
+@pytest.mark.finding("users-24")
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("openai:gpt-5", "OPENAI_API_KEY"),
+        ("anthropic:claude-opus-5", "ANTHROPIC_API_KEY"),
+        ("gpt-5", "provider:name"),
+        ("nowhere:gpt-5", "provider:name"),
+    ],
+)
+def test_a_model_that_cannot_run_is_refused_before_anything_is_written(
+    run: Run, bare: str, model: str, reason: str
+) -> None:
+    before = rows(bare)
+    with Ledger.open(bare) as ledger:
+        first = ledger.ancestry("work")[0]
+
+    for answer in (
+        run("chat", "work", "--message", "Hello", "--model", model),
+        run("chat", first, "--message", "otherwise", "--model", model),
+        run("rerun", "work", "--model", model),
+    ):
+        assert (answer.code, answer.out) == (7, "")
+        assert reason in answer.err
+    assert rows(bare) == before
+
+
+def test_a_chat_that_ends_before_its_first_message_leaves_no_fork(run: Run, made: str) -> None:
+    before = rows(made)
+    with Ledger.open(made) as ledger:
+        first = ledger.ancestry("work")[0]
+
+    assert run("chat", first, input="").code == 0
+
+    assert rows(made) == before
+
+
+def test_a_model_asked_for_is_never_answered_by_the_echo_of_the_policy(run: Run, made: str) -> None:
+    assert run("chat", "work", "--message", "Hello", "--model", "nowhere:gpt-5").code == 7
 
 
 def test_a_message_is_answered_on_the_main_session(run: Run, made: str) -> None:
@@ -41,7 +131,7 @@ def test_a_turn_is_forked_and_a_new_label_creates_a_session(run: Run, made: str)
         first = ledger.ancestry("work")[0]
 
     forked = run("chat", first, "--message", "otherwise", "--json").json
-    new = run("chat", "ideas", "--message", "new", "--model", "big")
+    new = run("chat", "ideas", "--message", "new", "--engine", "echo", "--model", "big")
 
     assert forked["session"].startswith("fork-")
     assert new.err == "new session ideas\n"
@@ -85,7 +175,7 @@ def test_an_imported_conversation_can_be_continued(run: Run, file: str, tmp_path
     label = f"claude-code:{SESSION}"
 
     resumed = run("resume", SESSION)
-    answer = run("chat", SESSION, "--message", "Go on.")
+    answer = run("chat", SESSION, "--message", "Go on.", "--model", "echo")
 
     assert f"claude --resume {SESSION}" in resumed.out
     assert answer.out == "Go on.\n"
@@ -109,13 +199,13 @@ def test_resume_falls_back_to_continuing_here(run: Run, made: str) -> None:
 
 @pytest.mark.finding("users-23")
 def test_a_suggested_command_quotes_labels(run: Run, made: str) -> None:
-    answer = run("rerun", "work", "--model", "big", "--label", "another name")
+    answer = run("rerun", "work", "--label", "another name")
 
     assert "agents-ledger compare work 'another name'" in answer.err
 
 
 def test_a_turn_is_rerun_with_another_model(run: Run, made: str) -> None:
-    answer = run("rerun", "work", "--model", "big", "--label", "again")
+    answer = run("rerun", "work", "--engine", "echo", "--model", "big", "--label", "again")
 
     assert answer.code == 0
     assert "now     big" in answer.out

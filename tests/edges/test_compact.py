@@ -41,11 +41,12 @@ def test_a_compaction_is_shown_as_it_is_recorded(run: Run, turns: list[str]) -> 
     assert shown["turns"] == {"kept": 2}
 
 
+@pytest.mark.finding("users-3")
 def test_an_engine_is_named_and_the_echo_engine_only_on_request(run: Run, turns: list[str]) -> None:
     refused = run("compact", "main")
     assert refused.code == 5
-    assert "no engine is configured" in refused.err
-    assert "sliding_window" in refused.err
+    assert "no model is configured" in refused.err
+    assert "--model provider:name" in refused.err
     assert run("compact", "main", "--engine", "other").code == 5
     assert run("compact", "nobody").code == 3
 

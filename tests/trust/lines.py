@@ -25,7 +25,7 @@ from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.run import TurnRun
 from agents_ledger.ledger.core import Core
-from agents_ledger.model.agents.engine import Event
+from agents_ledger.model.agents.engine import EngineEvent
 from tests.contract.test_recovery import LEASE_MS, database
 from tests.trust import harness
 from tests.trust.ground import drop
@@ -51,7 +51,7 @@ class Heard(EchoEngine):
         """One that it was asked."""
         os.write(self._log, f"{text}\n".encode())
 
-    async def run(self, request: Request) -> AsyncIterator[Event]:
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         if not self.told_before:
             self.hear(getattr(request.items[-1], "text", ""))
         await asyncio.sleep(0.001)

@@ -210,3 +210,29 @@ def test_a_fork_has_the_persona_of_its_session_not_of_its_turns(served: Running)
         )
         assert answer.status == 201, answer
         assert answer.json["persona_id"] == "main"
+
+
+@pytest.mark.finding("users-24")
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [
+        ('model = "nowhere:one"', (502, "engine_error")),
+        ('name = "pydantic-ai"', (422, "refused")),
+    ],
+)
+def test_a_model_that_cannot_run_is_an_answer_with_a_status_and_leaves_nothing(
+    own_server: Callable[..., Running], tmp_path: Path, engine: str, told: tuple[int, str]
+) -> None:
+    (tmp_path / "own-0.policy.toml").write_text(f"[engine]\n{engine}\n", encoding="utf-8")
+    running = own_server()
+    turn = running.ledger.record("talk", "Hello", "Good day")
+    secret = token(running, "read", "write", "chat")
+
+    for target in ("talk", turn.id, "new"):
+        path, body = f"/api/v1/chat/{target}", {"text": "Hello"}
+        answer = running.ask(path, method="POST", body=body, token=secret)
+        assert (answer.status, answer.json["kind"]) == told
+        assert answer.json["hint"]
+
+    assert [session.label for session in running.ledger.sessions()] == ["talk"]
+    assert running.ledger.head("talk") == turn.id

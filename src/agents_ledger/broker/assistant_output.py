@@ -9,7 +9,7 @@ from agents_ledger.ledger.aio.async_ledger import AsyncLiveTurn
 from agents_ledger.model.agents.engine import (
     CallBegun,
     CallFinished,
-    Event,
+    EngineEvent,
     Finished,
     MessageDone,
     TextPiece,
@@ -37,7 +37,7 @@ class AssistantOutput:
         self._stored_at = asyncio.get_running_loop().time()
         self._items: list[Item] = []
 
-    async def add(self, event: Event) -> None:
+    async def add(self, event: EngineEvent) -> None:
         """Store an event; to be called before it is published."""
         if isinstance(event, TextPiece):
             await self._record_step()

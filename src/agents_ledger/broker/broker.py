@@ -10,12 +10,13 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from agents_ledger.broker import configuration, prompts, workers
 from agents_ledger.broker import policy as policies
-from agents_ledger.broker import prompts, workers
+from agents_ledger.broker.engines.registry import Engines
 from agents_ledger.broker.entry_follower import EntryFollower
 from agents_ledger.broker.events import LAST, Failed, Queued, RunEvent
 from agents_ledger.broker.policy import Policy
@@ -24,10 +25,12 @@ from agents_ledger.broker.tools import OfferedTool
 from agents_ledger.ledger.aio.async_ledger import AsyncLedger
 from agents_ledger.ledger.aio.async_queue import AsyncQueue
 from agents_ledger.ledger.search import routing
-from agents_ledger.model.agents.engine import Engine
+from agents_ledger.model import settings
+from agents_ledger.model.agents.engine import AnswerFunction, Engine, as_engine
 from agents_ledger.model.errors import LedgerError, NotFound, Refused
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueMode
+from agents_ledger.model.sessions import DEFAULT_PERSONA, Session
 from agents_ledger.model.turns import Message, MessageSource, Query, TurnRole
 
 # Other processes write to the same ledger and cannot wake this one.
@@ -37,6 +40,15 @@ RECOVER_SECONDS = 5.0
 EXISTING_ONLY = ("thread", "thread_key", "routing_key", "smart")
 # On one session while others wait: a busy session must not starve them.
 TURNS_IN_A_ROW = 8
+
+
+class Destination(NamedTuple):
+    """Where a message goes: to a session, which may have to be created, or to a fork of a turn."""
+
+    label: str | None = None
+    turn_id: str | None = None  # to fork, if there is no label
+    persona_id: str | None = None  # of the session that is created
+    session: Session | None = None  # None: it is created
 
 
 class Broker:
@@ -49,17 +61,19 @@ class Broker:
         engine: Engine | None = None,
         *,
         tools: Iterable[OfferedTool] = (),
+        summariser: Engine | AnswerFunction | None = None,
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
-        from agents_ledger.broker.engines.registry import choose
-
         self.ledger = ledger
         self._poll_seconds = poll_seconds
         self.policy = policy or Policy()
         self.queue = AsyncQueue(ledger)
         self._offered = {offered.tool.name: offered for offered in tools}
-        self.engine = engine or choose(self.policy.engine.name)
-        self._setup = Setup(ledger, self.queue, self.policy, self.engine, self._tools)
+        policy_file = settings.policy_file(ledger.address)
+        self.engines = Engines(self.policy.engine, policy_file, engine)
+        self._setup = Setup(
+            ledger, self.queue, self.policy, self.engines, self._tools, as_engine(summariser)
+        )
         self._slots = asyncio.Semaphore(self.policy.workers.at_once)
         self._runs: set[TurnRun] = set()
         self._queues: dict[str, asyncio.Task[None]] = {}
@@ -68,6 +82,7 @@ class Broker:
         self._watchers: dict[str, list[asyncio.Queue[RunEvent]]] = defaultdict(list)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._serving = False
+        self._closed = False
         self._monitoring: asyncio.Task[None] | None = None
         self._recovered_at = -RECOVER_SECONDS
 
@@ -77,15 +92,24 @@ class Broker:
         cls,
         address: str,
         *,
+        model: str | None = None,
         engine: Engine | None = None,
         tools: Iterable[OfferedTool] = (),
+        summariser: Engine | AnswerFunction | None = None,
         create: bool = True,
     ) -> AsyncIterator[Broker]:
-        """A broker on the ledger at an address, with the policy of that ledger."""
+        """A broker on the ledger at an address, with the policy of that ledger.
+
+        `model` replaces the engine of the policy: "anthropic:claude-opus-5", or "echo", which only
+        repeats messages. An `engine` of your own runs every model. A `summariser`, an engine or a
+        function from a prompt to a text, writes the summaries when a session is compacted.
+        """
         policy = policies.load(address)
+        if model is not None:
+            policy = replace(policy, engine=replace(policy.engine, name=None, model=model))
         async with (
             AsyncLedger.open(address, create=create) as ledger,
-            cls(ledger, policy, engine, tools=tools) as broker,
+            cls(ledger, policy, engine, tools=tools, summariser=summariser) as broker,
         ):
             yield broker
 
@@ -97,6 +121,7 @@ class Broker:
 
     async def close(self) -> None:
         """Stop all runs. Messages whose turn had called no tool are answered by the next broker."""
+        self._closed = True
         for run in self._runs:
             run.stop(CLOSED)
         tasks = [*self._tasks, *self._queues.values()]
@@ -110,8 +135,8 @@ class Broker:
 
     async def enqueue(
         self,
-        target: str,
-        query: Query,
+        target: str | None = None,
+        query: Query = (),
         *,
         mode: QueueMode | None = None,
         id: str = "",
@@ -127,25 +152,31 @@ class Broker:
 
         A target is that of `Ledger.route`: a session's label or alias, `persona:NAME` for the main
         session of a persona, a turn id, a key, or `smart:TEXT`. A target that names a turn creates
-        a fork. An unknown label creates a session. With an `id` of your own, a repeated call
+        a fork. An unknown label creates a session. Without a target, the message goes to the main
+        session of `persona_id`, by default `main`. With an `id` of your own, a repeated call
         changes nothing.
+
+        What `check` refuses is raised, and then nothing is written.
         """
+        destination = await self.check(
+            target, persona_id=persona_id, role=role, directives=directives
+        )
         ask = Ask(
-            _messages(query, source, target),
+            _messages(query, source, target or f"persona:{persona_id or DEFAULT_PERSONA}"),
             directives or {},
             role,
             source_event_id,
             workspace_path,
             reply_to,
         )
-        label, persona = await self.resolve(target)
+        label = destination.label or (await self.ledger.fork(destination.turn_id or "")).label
         entry = await self.queue.enqueue(
             label,
             ask,
             mode=mode,
             limits=self.policy.queue,
             id=id,
-            persona_id=persona_id or persona,
+            persona_id=persona_id or destination.persona_id,
         )
         if entry.status == "waiting":
             if entry.mode == "interrupt":
@@ -154,7 +185,7 @@ class Broker:
         return entry
 
     async def send(
-        self, target: str, query: Query, *, id: str = "", **options: Any
+        self, target: str | None = None, query: Query = (), *, id: str = "", **options: Any
     ) -> AsyncIterator[RunEvent]:
         """Queue a message and yield the events of its run, up to `Completed` or `Failed`.
 
@@ -176,11 +207,31 @@ class Broker:
             if not self._watchers[entry_id]:
                 del self._watchers[entry_id]
 
-    async def resolve(self, target: str) -> tuple[str, str | None]:
-        """The label of the session for a target, and the persona if the session is new.
+    async def check(
+        self,
+        target: str | None = None,
+        *,
+        persona_id: str | None = None,
+        role: TurnRole | None = None,
+        directives: Mapping[str, Any] | None = None,
+    ) -> Destination:
+        """Where a message would go; nothing is written.
 
-        A turn, a thread key and a smart target create a fork.
+        Raises what would keep a turn from beginning: an unknown target, persona, toolset or
+        directive, a model that is not configured, not permitted or unknown, or has no key.
         """
+        destination = await self._destination(target or f"persona:{persona_id or DEFAULT_PERSONA}")
+        if destination.session is not None:
+            continued = await configuration.of_session(self.ledger, destination.session)
+        elif destination.turn_id is not None:
+            continued = await configuration.of_turn(self.ledger, destination.turn_id)
+        else:
+            persona = persona_id or destination.persona_id or DEFAULT_PERSONA
+            continued = configuration.Continued(persona)
+        configuration.configure(self.policy, self.engines, continued, directives or {}, role)
+        return destination
+
+    async def _destination(self, target: str) -> Destination:
         parsed = routing.parse(target)
         kind, value = parsed.kind, parsed.value
         if kind == "persona":
@@ -189,17 +240,18 @@ class Broker:
             route = await self.ledger.route(target, personas=self.policy.main_sessions())
         except NotFound:
             if kind == "persona":
-                return self.policy.main_sessions().get(value, value), value
+                return Destination(self.policy.main_sessions().get(value, value), persona_id=value)
             if kind in EXISTING_ONLY:
                 raise
-            return value, None
+            return Destination(value)
         if route.kind in ("session", "persona", "routing_key") and route.session_label:
-            return route.session_label, None
+            session = await self.ledger.session(route.session_label)
+            return Destination(session.label, session=session)
         if route.turn_id is None:
             raise Refused(
                 f"no turn fits {value!r} well enough", "Give a session, or a turn to continue."
             )
-        return (await self.ledger.fork(route.turn_id)).label, None
+        return Destination(turn_id=route.turn_id)
 
     async def cancel(self, target: str) -> tuple[str, ...]:
         """Stop the turns of a session, or one turn, in any process; returns the turn ids."""
@@ -275,7 +327,7 @@ class Broker:
     def wake(self, label: str) -> None:
         """Have the waiting messages of a session answered."""
         self._wake.set()
-        if self._serving:
+        if self._serving or self._closed:
             return
         self._pending.add(label)
         if label not in self._queues:
@@ -375,14 +427,16 @@ class Broker:
 
     # -- tools ----------------------------------------------------------------------------------
 
-    def _tools(self, claim: Claim, role: TurnRole) -> Mapping[str, OfferedTool]:
-        """The tools of the program and, depending on the role, those to delegate."""
-        return {**self._offered, **workers.tools(self, claim, role)}
+    def _tools(self, claim: Claim) -> Mapping[str, OfferedTool]:
+        """The tools of the program, and those to delegate."""
+        return {**self._offered, **workers.tools(self, claim)}
 
 
 def _messages(query: Query, source: MessageSource, target: str) -> tuple[Message, ...]:
     """The query as messages, with the target in their metadata."""
-    parts = (query,) if isinstance(query, (str, Message)) else query
+    parts = (query,) if isinstance(query, (str, Message)) else tuple(query)
+    if not parts:
+        raise Refused("the message is empty", "Pass a text or messages as `query`.")
     messages = (Message("user", part, source) if isinstance(part, str) else part for part in parts)
     metadata = {"routing": {"target": target}}
     return tuple(

@@ -40,7 +40,9 @@ class EntryFollower:
         if turn is not None and turn.id != self._started:
             events.append(Started(turn.id, entry.session_label, (entry.id,), turn.model))
             reported = ""
-        if entry.status != "claimed":
+        # A message that steers is done as soon as a turn takes it, which goes on.
+        runs = turn is not None and turn.status in ("pending", "streaming")
+        if entry.status != "claimed" and not runs:
             events.append(_end(entry, turn))
         elif turn is not None:
             text = await self._ledger.partial_text(turn.id)

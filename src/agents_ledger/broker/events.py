@@ -7,6 +7,8 @@ together with the message that interrupted it: `Interrupted`, then another `Star
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 from msgspec import Struct
 
 from agents_ledger.model.agents.engine import CallBegun, CallFinished, TextPiece, ThinkingPiece
@@ -16,6 +18,7 @@ from agents_ledger.model.turns import Usage
 class Queued(Struct, frozen=True, tag="queued"):
     """The message is in the queue of its session."""
 
+    type: ClassVar[Literal["queued"]] = "queued"
     entry_id: str
     session_label: str
 
@@ -23,6 +26,7 @@ class Queued(Struct, frozen=True, tag="queued"):
 class Started(Struct, frozen=True, tag="started"):
     """A turn has begun that answers the message, perhaps with others."""
 
+    type: ClassVar[Literal["started"]] = "started"
     turn_id: str
     session_label: str
     entry_ids: tuple[str, ...] = ()
@@ -32,6 +36,7 @@ class Started(Struct, frozen=True, tag="started"):
 class Compacted(Struct, frozen=True, tag="compacted"):
     """The context was too long and was compacted first."""
 
+    type: ClassVar[Literal["compacted"]] = "compacted"
     turn_id: str
     trigger: str
     tokens_before: int | None = None
@@ -41,6 +46,7 @@ class Compacted(Struct, frozen=True, tag="compacted"):
 class Steered(Struct, frozen=True, tag="steered"):
     """A message joined the running turn."""
 
+    type: ClassVar[Literal["steered"]] = "steered"
     turn_id: str
     entry_id: str
     text: str
@@ -49,12 +55,14 @@ class Steered(Struct, frozen=True, tag="steered"):
 class Interrupted(Struct, frozen=True, tag="interrupted"):
     """A later message stopped the turn, which is recorded as failed."""
 
+    type: ClassVar[Literal["interrupted"]] = "interrupted"
     turn_id: str
 
 
 class Completed(Struct, frozen=True, tag="completed"):
     """The answer is recorded. `beside`: the session had moved, so the turn is off its head."""
 
+    type: ClassVar[Literal["completed"]] = "completed"
     turn_id: str
     text: str
     usage: Usage = Usage()
@@ -66,6 +74,7 @@ class Completed(Struct, frozen=True, tag="completed"):
 class Failed(Struct, frozen=True, tag="failed"):
     """The message was not answered. `kept` is the recorded text; without a turn, none began."""
 
+    type: ClassVar[Literal["failed"]] = "failed"
     turn_id: str | None
     error: str
     kind: str = "error"  # cancelled, timeout, dropped, or an engine's kind of fault

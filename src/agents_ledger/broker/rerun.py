@@ -9,8 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agents_ledger.broker.broker import Broker
+from agents_ledger.broker.configuration import Continued, configure
 from agents_ledger.broker.events import LAST, Completed, Failed
+from agents_ledger.model.agents import config as configs
+from agents_ledger.model.agents.config import Directives
 from agents_ledger.model.errors import Refused
+from agents_ledger.model.sessions import DEFAULT_PERSONA
 from agents_ledger.model.turns import Message, Turn
 
 
@@ -34,18 +38,22 @@ async def rerun(
 ) -> AsyncIterator[Rerun]:
     """Send a turn's query again on a fork before it; `whole`: every query of its thread, in order.
 
-    `prompt` replaces the last query. The rerun stops at the first turn that fails.
+    The directives of each turn hold again, unless others are passed. `prompt` replaces the last
+    query. The rerun stops at the first turn that fails.
     """
     turns = await _turns_with_query(broker, target, whole=whole)
-    fork = await broker.ledger.fork(turns[0].id, before=True, label=label)
     if model is not None:
         directives["model"] = model
+    await _check(broker, turns[0], _directives(turns[0]) | directives)
+    fork = await broker.ledger.fork(turns[0].id, before=True, label=label)
     for turn in turns:
         query: tuple[Message, ...] = tuple(map(_unrecorded, turn.query))
         if prompt is not None and turn is turns[-1]:
             query = (Message("user", prompt, "human"),)
         now: Completed | Failed | None = None
-        async for event in broker.send(fork.label, query, directives=directives):
+        async for event in broker.send(
+            fork.label, query, directives=_directives(turn) | directives
+        ):
             if isinstance(event, LAST):
                 now = event
         if now is None:
@@ -53,6 +61,23 @@ async def rerun(
         yield Rerun(fork.label, turn, now)
         if isinstance(now, Failed):
             return
+
+
+async def _check(broker: Broker, first: Turn, directives: dict[str, Any]) -> None:
+    """Raise what would keep the rerun from beginning, before a fork is made."""
+    parent_id = first.parent_turn_id
+    continued = Continued(
+        (await broker.ledger.thread(first.id, last=0)).persona_id or DEFAULT_PERSONA,
+        parent_id,
+        await broker.ledger.effective_config(parent_id) if parent_id else {},
+    )
+    configure(broker.policy, broker.engines, continued, directives)
+
+
+def _directives(turn: Turn) -> dict[str, Any]:
+    settings = configs.decode(turn.effective_config_json)
+    directives = {name: s.value for name, s in settings.items() if s.by == "directive"}
+    return {name: directives[name] for name in Directives.__struct_fields__ if name in directives}
 
 
 async def _turns_with_query(broker: Broker, target: str, *, whole: bool) -> list[Turn]:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
-from agents_ledger.broker import prompts
+from agents_ledger.broker import configuration, prompts
 from agents_ledger.broker.assistant_output import AssistantOutput
+from agents_ledger.broker.configuration import Configured
+from agents_ledger.broker.engines.registry import Engines
 from agents_ledger.broker.events import (
     Compacted,
     Completed,
@@ -29,15 +30,15 @@ from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.sessions.queue_entries import ClaimEnding, NewEntry, new_entry
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents import permissions
-from agents_ledger.model.agents.config import Config
-from agents_ledger.model.agents.engine import Engine, Finished, MessageDone, ModelConfig, Request
-from agents_ledger.model.agents.permissions import Layer, Permissions
+from agents_ledger.model.agents.engine import Engine, Finished, MessageDone, Request
+from agents_ledger.model.agents.permissions import Permissions
 from agents_ledger.model.compaction import Trigger, nears_limit
 from agents_ledger.model.context import Item, TextItem
 from agents_ledger.model.errors import EngineError, HeadMoved, LedgerError, Refused
 from agents_ledger.model.queue import Ask, Claim, QueueLimits, QueueStatus
 from agents_ledger.model.sessions import TaskStatus
-from agents_ledger.model.turns import Message, TurnRole, Usage
+from agents_ledger.model.text.tokens import count_tokens
+from agents_ledger.model.turns import Message, Usage
 
 # How often the head may move before a turn can begin.
 MOVES_MAX = 5
@@ -58,18 +59,16 @@ class Setup(NamedTuple):
     ledger: AsyncLedger
     queue: AsyncQueue
     policy: Policy
-    engine: Engine
-    tools: Callable[[Claim, TurnRole], Mapping[str, OfferedTool]]
+    engines: Engines
+    tools: Callable[[Claim], Mapping[str, OfferedTool]]
+    summariser: Engine | None  # None: the engine and model of the turn
 
 
 class TurnPlan(NamedTuple):
-    role: TurnRole
+    configured: Configured
     persona_id: str
-    toolset: str | None
     tools: Mapping[str, OfferedTool]
     granted: Permissions
-    config: Config
-    model: ModelConfig
     prompt: str | None  # None: the thread's own
     messages: tuple[Message, ...]
     ask: Ask  # of the last entry
@@ -112,7 +111,8 @@ class TurnRun:
             plan, turn, context = await self._begin()
         except LedgerError as error:
             await self.setup.queue.fail(self.claim, str(error))
-            self._notify(Failed(None, str(error), "refused"))
+            kind = error.kind if isinstance(error, EngineError) else "refused"
+            self._notify(Failed(None, str(error), kind))
             return None
         calls = TurnCalls(turn, self.claim.session_label, plan.tools, plan.granted)
         output = AssistantOutput(turn)
@@ -154,58 +154,41 @@ class TurnRun:
             else:
                 ids = tuple(entry.id for entry in self.claim.entries)
                 label = self.claim.session_label
-                self._notify(Started(turn.id, label, ids, plan.model.model))
+                self._notify(Started(turn.id, label, ids, plan.configured.model.model))
                 return plan, turn, context
         raise AssertionError("not reached")
 
     async def _configure(self) -> TurnPlan:
-        """Fold the layers in order: defaults, the parent turn, directives, permissions."""
+        """Fold the configuration, and narrow the permissions."""
         claim, policy = self.claim, self.setup.policy
         asks = [entry.ask for entry in claim.entries if entry.ask is not None]
-        persona_id = claim.session.persona_id
-        persona = policy.persona(persona_id)
-        default: TurnRole = "worker" if claim.session.is_subagent else persona.role
-        role = next((ask.role for ask in reversed(asks) if ask.role), default)
-        config = Config(
-            directives={name: value for ask in asks for name, value in ask.directives.items()},
-            defaults=_defaults(policy, persona_id, role, self.setup.engine.name),
-            constraints={"sandbox": persona.permissions.sandbox}
-            if persona.permissions.sandbox
-            else {},
+        session = claim.session
+        continued = configuration.Continued(
+            session.persona_id,
+            session.thread_id,
+            configs.decode(claim.config_json),
+            session.is_subagent,
+            await configuration.manager_layers(self.setup.ledger, session.parent_turn_id),
         )
-        parent = configs.decode(claim.config_json)
-        settings = configs.resolve(config, parent, claim.session.thread_id)
-        values = {name: setting.value for name, setting in settings.items()}
-        toolset = values.get("toolset")
-        tools = self.setup.tools(claim, role)
+        configured = configuration.configure(
+            policy,
+            self.setup.engines,
+            continued,
+            {name: value for ask in asks for name, value in ask.directives.items()},
+            next((ask.role for ask in reversed(asks) if ask.role), None),
+        )
+        tools = self.setup.tools(claim)
         granted = policy.narrow(
-            persona_id,
+            session.persona_id,
             {name: tool.credentials for name, tool in tools.items()},
-            toolset=toolset,
-            # A worker may never do more than the turn that spawned it, whatever the policy allows
-            # its persona.
-            inherited=await self._manager_layers(),
+            toolset=configured.toolset,
+            inherited=continued.layers,
         )
-        model = ModelConfig(*(values.get(name) for name in ModelConfig.__struct_fields__))
-        prompt = prompts.system_prompt(persona, role, claim.session)
-        messages = prompts.messages_of(claim)
+        prompt = prompts.system_prompt(policy.persona(session.persona_id), configured.role, session)
         return TurnPlan(
-            role, persona_id, toolset, tools, granted, config, model, prompt, messages, asks[-1]
-        )
-
-    async def _manager_layers(self) -> tuple[Layer, ...]:
-        """The permission layers of the manager's turn that spawned this worker."""
-        spawned_by = self.claim.session.parent_turn_id
-        if spawned_by is None:
-            return ()
-        turn = await self.setup.ledger.get_turn(spawned_by)
-        granted = permissions.decode(turn.permissions_granted)
-        if granted is None:
-            return ()
-        return tuple(
-            replace(layer, by=f"manager {spawned_by}: {layer.by.rpartition(': ')[2]}")
-            for layer in granted.layers
-        )
+            configured, session.persona_id, tools, granted, prompt,
+            prompts.messages_of(claim), asks[-1],
+        )  # fmt: skip
 
     async def _assemble(self, plan: TurnPlan) -> Context:
         """The context of the turn; the session is compacted first if it nears the limit."""
@@ -220,14 +203,17 @@ class TurnRun:
 
     async def _context(self, plan: TurnPlan) -> Context:
         """The context of the turn, shortened to the budget if there is one."""
-        label, query = self.claim.session.label, plan.messages
+        context = partial(
+            self.setup.ledger.context,
+            self.claim.session.label,
+            plan.messages,
+            system_prompt=plan.prompt,
+        )
         for last in PROTECTED if self._budget is not None else ():
             with suppress(Refused):
-                return await self.setup.ledger.context(
-                    label, query=query, budget=self._budget, last=last
-                )
+                return await context(self._budget, last=last)
         # No budget, or not even the query fits: then the provider reports the overflow.
-        return await self.setup.ledger.context(label, query=query)
+        return await context()
 
     async def _begin_turn(self, plan: TurnPlan, context: Context) -> AsyncLiveTurn:
         persona = self.setup.policy.persona(plan.persona_id)
@@ -238,14 +224,14 @@ class TurnRun:
             # The head that the context was assembled from: if it moved since, HeadMoved is raised
             # and the context is assembled anew.
             parent=self.claim.session.thread_id,
-            model=plan.model.model,
-            role=plan.role,
-            toolset_name=plan.toolset,
+            model=plan.configured.model.model,
+            role=plan.configured.role,
+            toolset_name=plan.configured.toolset,
             tools_available=list(plan.tools),
             permissions_granted=permissions.encode(plan.granted).decode(),
             source_event_id=plan.ask.source_event_id,
             workspace_path=plan.ask.workspace_path,
-            config=plan.config,
+            config=plan.configured.config,
             system_prompt=plan.prompt,
         )
         return self._turn
@@ -263,13 +249,14 @@ class TurnRun:
         """Run the engine until it ends, fails, is stopped or times out."""
         request = Request(
             (*context.items, *self._earlier_steps),
-            plan.prompt or context.system_prompt,
-            plan.model,
+            context.system_prompt,
+            plan.configured.model,
             tuple(tool.tool for name, tool in plan.tools.items() if name in plan.granted.tools),
             calls.call,
             self._steering(turn),
         )
-        task = self._engine_task = asyncio.create_task(self._listen(request, output))
+        listening = self._listen(plan.configured.engine, request, output)
+        task = self._engine_task = asyncio.create_task(listening)
         if self._stopped:
             task.cancel()
         try:
@@ -288,10 +275,12 @@ class TurnRun:
             return EngineOutcome(None, why, STOP_MESSAGES[why])
         return task.result()
 
-    async def _listen(self, request: Request, output: AssistantOutput) -> EngineOutcome:
+    async def _listen(
+        self, engine: Engine, request: Request, output: AssistantOutput
+    ) -> EngineOutcome:
         outcome = EngineOutcome(None, "unavailable", "the engine ended without an answer")
         try:
-            async for event in self.setup.engine.run(request):
+            async for event in engine.run(request):
                 if isinstance(event, Finished):
                     outcome = EngineOutcome(event)
                     continue
@@ -333,13 +322,14 @@ class TurnRun:
     async def _compact(self, plan: TurnPlan, tokens: float, trigger: Trigger) -> None:
         """Compact the session; if nothing can be compacted, shorten the context instead."""
         budget = max(1, int(tokens))
+        room = budget - await self._added_prompt_tokens(plan)
         try:
             turn = await self.setup.ledger.compact(
                 self.claim.session.label,
                 strategy=self.setup.policy.context.strategy,
-                engine=self.setup.engine,
-                model=plan.model.model,
-                budget=budget,
+                engine=self.setup.summariser or plan.configured.engine,
+                model=None if self.setup.summariser else plan.configured.model.model,
+                budget=max(1, room),
                 trigger=trigger,
                 fallback="sliding_window",
             )
@@ -351,6 +341,14 @@ class TurnRun:
             before, after = compaction.tokens_before, compaction.tokens_after
             self._notify(Compacted(turn.id, trigger, before, after))
         self.claim = await self.setup.queue.look_again(self.claim)
+
+    async def _added_prompt_tokens(self, plan: TurnPlan) -> int:
+        """By how much the system prompt of the turn is longer than that of its thread."""
+        head = self.claim.session.thread_id
+        if plan.prompt is None or head is None:
+            return 0
+        present = await self.setup.ledger.system_prompt(head)
+        return count_tokens(plan.prompt, ()) - count_tokens(present, ())
 
     async def _seal(
         self,
@@ -444,12 +442,3 @@ def report(manager: str, worker: str, turn_id: str, status: TaskStatus, text: st
         id=f"result:{turn_id}",
         persona_id=None,
     )
-
-
-def _defaults(policy: Policy, persona_id: str, role: TurnRole, engine: str) -> dict[str, Any]:
-    model = policy.model_defaults(persona_id)
-    own = policy.persona(persona_id).toolset
-    toolset = (policy.workers.toolset or own) if role == "worker" else own
-    values = {name: getattr(model, name) for name in ModelConfig.__struct_fields__}
-    defaults = {"engine": engine, "toolset": toolset, **values}
-    return {name: value for name, value in defaults.items() if value is not None}

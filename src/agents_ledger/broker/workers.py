@@ -15,12 +15,12 @@ from agents_ledger.broker.run import report
 from agents_ledger.broker.tools import OfferedTool, ToolInvocation
 from agents_ledger.ledger.aio.async_queue import AsyncQueue
 from agents_ledger.ledger.sessions.queue_entries import new_entry
-from agents_ledger.model.agents.engine import Tool
+from agents_ledger.model.agents.engine import ModelConfig, Tool
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.queue import Ask, Claim
 from agents_ledger.model.sessions import Session
-from agents_ledger.model.turns import Message, TurnRole, to_json
+from agents_ledger.model.turns import Message, to_json
 
 if TYPE_CHECKING:
     from agents_ledger.broker.broker import Broker
@@ -31,9 +31,9 @@ ENDED = ("completed", "failed", "cancelled")
 _LABEL = {"type": "string", "description": "The worker's session, as spawn_worker returned it."}
 
 
-def tools(broker: Broker, claim: Claim, role: TurnRole) -> Mapping[str, OfferedTool]:
-    """The delegation tools, for managers and for workers, which may have workers themselves."""
-    if role == "unified" or broker.policy.workers.depth_max < 1:
+def tools(broker: Broker, claim: Claim) -> Mapping[str, OfferedTool]:
+    """The tools to delegate. Workers may have workers themselves."""
+    if broker.policy.workers.depth_max == 0:
         return {}
     delegation = _Delegation(broker, claim)
     offered = (
@@ -98,10 +98,23 @@ class _Delegation:
         if toolset is not None:
             # Raises for an unknown toolset now, while the model that named it can still correct it.
             self._broker.policy.toolset(str(toolset))
-        ask = self._ask(task, {"toolset": toolset} if toolset else {})
+        directives = await self._own_directives(invocation.turn_id)
+        if toolset is not None:
+            directives["toolset"] = toolset
+        ask = self._ask(task, directives)
         await self._broker.queue.spawn(invocation.call, worker, self._entry(worker.label, ask))
         self._broker.wake(worker.label)
         return {"session": worker.label, "status": "pending"}
+
+    async def _own_directives(self, turn_id: str) -> dict[str, Any]:
+        """How the manager's turn was told to run: a worker has a thread of its own, and inherits
+        nothing through it."""
+        settings = await self._broker.ledger.effective_config(turn_id)
+        return {
+            name: settings[name].value
+            for name in ModelConfig.__struct_fields__
+            if name in settings and settings[name].by != "default"
+        }
 
     def _ask(self, text: str, directives: Mapping[str, Any]) -> Ask:
         metadata = to_json({"manager": {"session": self._claim.session_label}})
@@ -113,8 +126,10 @@ class _Delegation:
         return new_entry(label, ask, "followup", limits=limits, id="", persona_id=None)
 
     async def _check_depth(self) -> None:
-        depth, session = 1, self._claim.session
         depth_max = self._broker.policy.workers.depth_max
+        if depth_max is None:
+            return
+        depth, session = 1, self._claim.session
         while depth <= depth_max and session.parent_session_label is not None:
             session = await self._broker.ledger.session(session.parent_session_label, exact=True)
             depth += 1

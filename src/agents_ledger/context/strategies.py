@@ -66,6 +66,6 @@ BUILT_IN = {
     for strategy in (
         Strategy("summary", last_turns, summarises=True),
         Strategy("sliding_window", window),
-        Strategy("selective", relevant),
+        Strategy("selective", relevant, may_summarise=True),
     )
 }

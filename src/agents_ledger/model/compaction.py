@@ -57,12 +57,14 @@ class Chosen(Struct, frozen=True):
 class Strategy(Struct, frozen=True):
     """A way to choose which turns stay within a number of tokens.
 
-    `summarises`: a model says in words what does not stay.
+    `summarises`: what does not stay is summarised by an engine, which must be passed;
+    `may_summarise`: only if one is passed.
     """
 
     name: str
     choose: Callable[[Sequence[VisibleTurn], int], Chosen]
     summarises: bool = False
+    may_summarise: bool = False
 
 
 class CompactionPlan(Struct, frozen=True):

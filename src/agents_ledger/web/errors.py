@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from agents_ledger.model.errors import (
     Conflict,
+    EngineError,
     LedgerError,
     NotFound,
     Refused,
@@ -20,7 +21,14 @@ from agents_ledger.model.errors import (
 )
 from agents_ledger.model.text.json_limits import JsonTooLarge
 
-STATUS = {JsonTooLarge: 413, NotFound: 404, Conflict: 409, Refused: 422, StoreUnavailable: 503}
+STATUS = {
+    JsonTooLarge: 413,
+    NotFound: 404,
+    Conflict: 409,
+    Refused: 422,
+    EngineError: 502,
+    StoreUnavailable: 503,
+}
 KINDS = {
     400: "bad_request",
     401: "unauthorized",

@@ -114,8 +114,9 @@ class Site:
     def required_broker(self) -> Broker:
         if self.broker is None:
             raise Refused(
-                "no engine is configured for this ledger",
-                "Name one in its policy file; docs/how-to/run-turns-with-the-broker.md shows how.",
+                "no model is configured for this ledger",
+                f"Set `model` under [engine] in {settings.policy_file(self.ledger.address)}, and"
+                " restart the server.",
             )
         return self.broker
 

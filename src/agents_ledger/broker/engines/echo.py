@@ -10,20 +10,20 @@ Lines that begin with a slash are executed instead:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import cast, get_args
 
 from agents_ledger.model.agents.engine import (
     CallBegun,
     CallFinished,
-    Event,
+    EngineEvent,
     Finished,
     MessageDone,
     Request,
     TextPiece,
     ThinkingPiece,
 )
-from agents_ledger.model.context import CallItem, Item, TextItem
+from agents_ledger.model.context import CallItem
 from agents_ledger.model.errors import EngineError, EngineFault
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, count_tokens, estimate_tokens
@@ -40,7 +40,7 @@ class EchoEngine:
     def __init__(self, *, context_window: int | None = None) -> None:
         self.context_window = context_window
 
-    async def run(self, request: Request) -> AsyncIterator[Event]:
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         """Execute the lines with a slash in order, then answer with the others."""
         tokens = count_tokens(request.system_prompt, request.items)
         if self.context_window is not None and tokens > self.context_window:
@@ -49,7 +49,7 @@ class EchoEngine:
             )
         lines: list[str] = []
         thoughts: list[str] = []
-        for line in _last_message(request.items).splitlines():
+        for line in request.last_message.splitlines():
             verb, _, rest = line.partition(" ")
             if verb == "/call":
                 async for event in _call(request, rest):
@@ -71,12 +71,7 @@ class EchoEngine:
         yield Finished(usage, model, "echo", "end" if complete else "max_tokens")
 
 
-def _last_message(items: Sequence[Item]) -> str:
-    texts = (i.text for i in reversed(items) if isinstance(i, TextItem) and i.role == "user")
-    return next(texts, "")
-
-
-async def _call(request: Request, rest: str) -> AsyncIterator[Event]:
+async def _call(request: Request, rest: str) -> AsyncIterator[EngineEvent]:
     tool_name, _, params = rest.strip().partition(" ")
     call = CallItem(f"call_{new_id()}", tool_name, params.strip() or "{}")
     yield CallBegun(call)

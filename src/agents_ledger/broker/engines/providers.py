@@ -7,6 +7,7 @@ message concurrently.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, cast
 
@@ -38,7 +39,7 @@ from pydantic_ai.usage import RequestUsage
 from agents_ledger.model.agents.engine import (
     CallBegun,
     CallFinished,
-    Event,
+    EngineEvent,
     Finished,
     MessageDone,
     ModelConfig,
@@ -73,6 +74,7 @@ _FAULTS: tuple[tuple[type[Exception], EngineFault], ...] = (
     (exceptions.ModelAPIError, "unavailable"),
     (exceptions.UnexpectedModelBehavior, "unavailable"),
 )
+MODEL_NAMES = "Name the model as provider:name, such as anthropic:claude-opus-5."
 # For a token budget, where a provider knows only levels.
 _EFFORTS = (
     (2_000, "low"),
@@ -89,7 +91,7 @@ class ProviderEngine:
         self._find_model = find_model
         self._models: dict[str, models.Model] = {}
 
-    async def run(self, request: Request) -> AsyncIterator[Event]:
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         """Call the model and execute its tool calls, until it calls no more tools."""
         model = self._model(request.config.model)
         messages = list(to_messages(request.items))
@@ -114,24 +116,34 @@ class ProviderEngine:
             messages.append(ModelRequest(parts))
         yield model_calls.finished()
 
+    def check(self, model: str) -> None:
+        """Raise EngineError if the model cannot run: it is unknown, or there is no key for it."""
+        self._model(model)
+
     def _model(self, name: str | None) -> models.Model:
         if not name:
-            raise EngineError(
-                "bad_request",
-                "no model is configured",
-                "Set model under [engine] in the policy, or name one.",
-            )
+            raise EngineError("bad_request", "no model is configured", MODEL_NAMES)
         if name not in self._models:
             try:
                 self._models[name] = self._find_model(name)
             except exceptions.UserError as error:
-                kind: EngineFault = "auth" if "API_KEY" in str(error) else "bad_request"
-                raise EngineError(kind, str(error)) from error
+                raise _unusable(name, str(error)) from error
             except ImportError as error:
                 raise EngineError(
                     "bad_request", f"model {name!r} needs another package: {error}"
                 ) from error
         return self._models[name]
+
+
+def _unusable(name: str, reason: str) -> EngineError:
+    variable = re.search(r"`([A-Z][A-Z0-9_]+)`", reason)
+    if variable is not None:
+        return EngineError(
+            "auth",
+            f"model {name!r} needs the environment variable {variable[1]}, which is not set",
+            f"Set {variable[1]}, or choose another model.",
+        )
+    return EngineError("bad_request", reason, MODEL_NAMES)
 
 
 class _ModelCalls:
@@ -154,7 +166,7 @@ class _ModelCalls:
         self._usage: list[RequestUsage] = []
         self.response: ModelResponse
 
-    async def call(self, messages: Sequence[ModelMessage]) -> AsyncIterator[Event]:
+    async def call(self, messages: Sequence[ModelMessage]) -> AsyncIterator[EngineEvent]:
         """Yield one answer of the model: its parts, then the complete message."""
         last = messages[-1]
         if isinstance(last, ModelRequest):

@@ -151,7 +151,7 @@ def _record_compaction(ledger: Ledger, params: CompactionInput) -> TurnOutput:
 
 def _run_compaction(ledger: Ledger, params: CompactInput) -> TurnOutput:
     engine, model = None, params.model
-    if params.strategy == "summary":
+    if _summarises(params):
         from agents_ledger.broker.engines.registry import summariser
 
         engine, model = summariser(ledger.address, model=params.model)
@@ -169,7 +169,13 @@ def _run_compaction(ledger: Ledger, params: CompactInput) -> TurnOutput:
 
 def _compact_scope(_: Ledger, params: CompactInput) -> Scope:
     # A summary runs the engine of the policy.
-    return "chat" if params.strategy == "summary" else "write"
+    return "chat" if _summarises(params) else "write"
+
+
+def _summarises(params: CompactInput) -> bool:
+    return params.strategy == "summary" or (
+        params.strategy == "selective" and params.model is not None
+    )
 
 
 def _import_scope(_: Ledger, params: ImportInput) -> Scope:

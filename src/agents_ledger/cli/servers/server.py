@@ -14,7 +14,6 @@ from agents_ledger.asgi.limits import AuditLimits, ReadTimeouts
 from agents_ledger.bus.live_turns import LiveLimits
 from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model import settings
 from agents_ledger.model.access import RUN_TOKEN
 from agents_ledger.model.errors import Refused
 from agents_ledger.web.logins import LoginLimits, Logins
@@ -146,8 +145,10 @@ class Server:
             self._uvicorn.should_exit = True
 
     def _has_engine(self) -> bool:
-        """Whether a policy file names the engine that answers chats."""
-        return settings.policy_file(self._ledger.address).exists()
+        """Whether the policy names a model that answers chats."""
+        from agents_ledger.broker import policy
+
+        return policy.load(self._ledger.address).names_model
 
     def _policy(self) -> AccessPolicy:
         from agents_ledger.web.security import AccessPolicy

@@ -14,13 +14,12 @@ import click
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.errors import EXIT_CODES
 from agents_ledger.cli.terminal import diagnostic, fit, note, prompt
-from agents_ledger.model import settings
 from agents_ledger.model.errors import Ambiguous, EngineError, EngineFault, NotFound, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agents_ledger.broker.broker import Broker
+    from agents_ledger.broker.broker import Broker, Destination
     from agents_ledger.broker.events import Completed, Failed
 
 PARAMS_MAX = 100
@@ -32,7 +31,7 @@ PARAMS_MAX = 100
 @click.option(
     "--model",
     metavar="NAME",
-    help="Model name, such as anthropic:claude-opus-5.  [default: policy]",
+    help="Model, such as anthropic:claude-opus-5, or echo.  [default: policy]",
 )
 @click.option("--engine", metavar="NAME", help="Engine: echo or pydantic-ai.  [default: policy]")
 @click.option(
@@ -67,35 +66,18 @@ async def _chat(
     options: dict[str, Any],
 ) -> int | None:
     from agents_ledger.broker.broker import Broker
-    from agents_ledger.broker.engines.registry import choose
+    from agents_ledger.broker.engines.registry import requested
 
-    chosen = choose(engine) if engine else None
+    chosen = requested(engine, options["directives"].get("model"))
     async with Broker.open(run.address, engine=chosen, create=False) as broker:
-        label = await _label(broker, target, options["persona_id"])
-        conversation = _Conversation(run, broker, label, options)
-        if broker.engine.name == "echo" and sys.stdin.isatty() and message is None:
-            note(("The echo engine answers. To use a model, set an engine in ", "dim"))
-            note((f"  {settings.policy_file(run.address)}", "dim"))
+        if target is not None:
+            with suppress(NotFound, Ambiguous):  # a new label may be a prefix of an existing one
+                target = await broker.ledger.lookup(target, beginnings=False)
+        destination = await broker.check(target, **options)
+        conversation = _Conversation(run, broker, target, destination, options)
         async for text in _lines(message):
             await conversation.send(text)
         return conversation.end()
-
-
-async def _label(broker: Broker, target: str | None, persona: str | None) -> str:
-    """The session to continue. A new one is created by the first message; its label may be a
-    prefix of an existing label."""
-    if target is not None:
-        with suppress(NotFound, Ambiguous):
-            target = await broker.ledger.lookup(target, beginnings=False)
-    label, _ = await broker.resolve(target or f"persona:{persona or 'main'}")
-    try:
-        session = await broker.ledger.session(label)
-    except NotFound:
-        note(("new session ", "dim"), (label, "label"))
-        return target or label
-    if session.created_as == "fork" and session.thread_id and label != target:
-        note(("fork ", "dim"), (label, "label"), (" at turn ", "dim"), (session.thread_id, "id"))
-    return label
 
 
 async def _lines(message: str | None) -> AsyncIterator[str]:
@@ -133,11 +115,17 @@ class _Conversation:
     """Sends messages and collects the outcome of each."""
 
     def __init__(
-        self, run: Invocation, broker: Broker, target: str, options: dict[str, Any]
+        self,
+        run: Invocation,
+        broker: Broker,
+        target: str | None,
+        destination: Destination,
+        options: dict[str, Any],
     ) -> None:
         self._run = run
         self._broker = broker
         self._target = target
+        self._destination = destination
         self._options = options
         self._label = ""
         self._turns: list[dict[str, Any]] = []
@@ -152,7 +140,7 @@ class _Conversation:
         with self._stopping():
             async for event in self._broker.send(self._target, text, **self._options):
                 if isinstance(event, Queued):
-                    self._target = self._label = event.session_label
+                    self._queued(event.session_label)
                 elif isinstance(event, TextPiece):
                     begun = True
                     self._print_text(event.text)
@@ -162,6 +150,14 @@ class _Conversation:
                     self._failure(event, begun=begun)
                 else:
                     self._print_event(event)
+
+    def _queued(self, label: str) -> None:
+        """Report the session that the first message created, which the next ones continue."""
+        if not self._label and self._destination.session is None:
+            forked = self._destination.turn_id
+            origin = ((" at turn ", "dim"), (forked, "id")) if forked else ()
+            note(("fork " if forked else "new session ", "dim"), (label, "label"), *origin)
+        self._target = self._label = label
 
     def _print_text(self, text: str) -> None:
         if not self._run.as_json:
@@ -207,7 +203,8 @@ class _Conversation:
         loop = asyncio.get_running_loop()
 
         def stop() -> None:
-            self._cancelling = loop.create_task(self._broker.cancel(self._label or self._target))
+            if self._label:
+                self._cancelling = loop.create_task(self._broker.cancel(self._label))
 
         try:
             loop.add_signal_handler(signal.SIGINT, stop)

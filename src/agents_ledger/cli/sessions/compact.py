@@ -61,7 +61,8 @@ def compact(
         with run.reading() as ledger:
             # Report a wrong name before a missing engine.
             ledger.lookup(session)
-        if strategy not in WITHOUT_MODEL:
+        # Selected turns need no summary of the others, but get one from a model that is named.
+        if strategy == "summary" or (strategy == "selective" and (engine_name or model)):
             from agents_ledger.broker.engines.registry import summariser
 
             engine, model = summariser(run.address, engine_name, model)

@@ -22,7 +22,11 @@ ANSWER_MAX = 600
 
 @command
 @click.argument("target", shell_complete=complete_target)
-@click.option("--model", metavar="NAME", help="Model name.  [default: that of the original turn]")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Model, such as anthropic:claude-opus-5.  [default: as for the original turn]",
+)
 @click.option("--engine", metavar="NAME", help="Engine: echo or pydantic-ai.  [default: policy]")
 @click.option("--prompt", metavar="TEXT", help="Replace the last query by this text.")
 @click.option("--whole", is_flag=True, help="Run every turn of the thread again.")
@@ -61,11 +65,11 @@ async def _rerun(
     run: Invocation, target: str, engine: str | None, options: dict[str, Any]
 ) -> list[Rerun]:
     from agents_ledger.broker.broker import Broker
-    from agents_ledger.broker.engines.registry import choose
+    from agents_ledger.broker.engines.registry import requested
     from agents_ledger.broker.rerun import rerun as run_again
 
     reruns: list[Rerun] = []
-    chosen = choose(engine) if engine else None
+    chosen = requested(engine, options["model"])
     async with Broker.open(run.address, engine=chosen, create=False) as broker:
         target = await broker.ledger.lookup(target)
         async for turn in run_again(broker, target, **options):

@@ -116,6 +116,11 @@ class AsyncFace:
             raise Refused("this ledger is not open", "Await it, or enter it with `async with`.")
         return self._opened
 
+    @property
+    def address(self) -> str:
+        """The path or `postgresql://` address that the ledger was opened with."""
+        return self._core.db.address
+
     async def _start(self) -> Self:
         import asyncio
 

@@ -61,8 +61,11 @@ class AsyncReadVerbs(AsyncFace):
         return await self._read(lambda tx: live.live_turns(tx, key))
 
     async def effective_config(self, target: str) -> configs.EffectiveConfig:
-        """The configuration a turn ran with, and which layer set each value."""
-        return configs.decode((await self.get_turn(target)).effective_config_json)
+        """The configuration a turn ran with, and which layer set each value.
+
+        A turn recorded without one has that of its parent, inherited.
+        """
+        return await self._read(lambda tx: threads.effective_config(tx, target))
 
     async def system_prompt(self, target: str) -> str | None:
         """The system prompt in force at a turn."""
@@ -171,16 +174,25 @@ class AsyncReadVerbs(AsyncFace):
         *,
         last: int = LAST_TURNS,
         before: bool = False,
+        system_prompt: str | None = None,
         count: Counter = estimate_tokens,
     ) -> Context:
         """What a model is shown when it is asked `query` on a thread, or in a new session.
 
         `before`: what it was shown when the target's own query was asked. A `budget` in tokens is
-        met by cuts in a documented order; the `last` turns and the query are never cut.
+        met by cuts in a documented order; the `last` turns and the query are never cut. A
+        `system_prompt` replaces that of the thread.
         """
         return await self._read(
             lambda tx: contexts.context(
-                tx, target, query=query, budget=budget, last=last, before=before, count=count
+                tx,
+                target,
+                query=query,
+                budget=budget,
+                last=last,
+                before=before,
+                system_prompt=system_prompt,
+                count=count,
             )
         )
 

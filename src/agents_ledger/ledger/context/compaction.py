@@ -113,6 +113,10 @@ def _named(name: str) -> Strategy:
     return strategies[name]
 
 
+def _summarises(strategy: Strategy, request: CompactionRequest) -> bool:
+    return strategy.summarises or (strategy.may_summarise and request.engine is not None)
+
+
 # -- planning ---------------------------------------------------------------------------------
 
 
@@ -137,7 +141,7 @@ def draft(tx: Transaction, request: CompactionRequest) -> CompactionDraft:
     budget = int(before * BUDGET_PART) if request.budget is None else request.budget
     overhead = prompt + sum(block.tokens for block in assembled.blocks if block.part == "summary")
     summary_max = 0
-    if strategy.summarises:
+    if _summarises(strategy, request):
         summary_max = max(min(int(budget * SUMMARY_PART), SUMMARY_MAX), 1)
         overhead = prompt + summary_max + summary_overhead(request.count)
     picked_before = {turn.id for turn in history.picked}
@@ -406,7 +410,7 @@ async def compact(request: CompactionRequest, read: RunWork, write: RunWork) -> 
 
     drafted = await read(partial(draft, request=request))
     summary = None
-    if drafted.strategy.summarises:
+    if _summarises(drafted.strategy, request):
         try:
             summary = await summarise(drafted, request)
         except Exception as error:
@@ -425,7 +429,9 @@ def _without_model(request: CompactionRequest, error: Exception) -> CompactionRe
     ours = isinstance(error, LedgerError) and not isinstance(error, EngineError)
     if request.fallback is not None and not ours:
         why = f"{request.strategy}: {live.reason_of(error)}"
-        return structs.replace(request, strategy=request.fallback, fallback=None, instead_of=why)
+        return structs.replace(
+            request, strategy=request.fallback, engine=None, fallback=None, instead_of=why
+        )
     if isinstance(error, EngineError):
         raise EngineError(
             error.kind,

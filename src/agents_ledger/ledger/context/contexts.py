@@ -98,6 +98,7 @@ def context(
     budget: int | None = None,
     last: int = LAST_TURNS,
     before: bool = False,
+    system_prompt: str | None = None,
     count: Counter = estimate_tokens,
 ) -> Context:
     """The context of a target; see Ledger.context."""
@@ -106,29 +107,34 @@ def context(
     new_query = tuple(map(recording.checked_step, recording.messages_of(query or ())))
     if before:
         turn = threads.turn(tx, target)
-        return _at(
-            tx,
-            turn.parent_turn_id,
-            prompt_of=turn.id,
-            query=new_query or turn.query,
-            budget=budget,
-            last=last,
-            count=count,
-        )
-    try:
-        turn_id = threads.resolve(tx, target)
-    except NotFound:
-        if not new_query:
-            raise
-        turn_id = None  # the session begins with this query
+        prompt_of: str | None = turn.id
+        turn_id, new_query = turn.parent_turn_id, new_query or turn.query
+    else:
+        turn_id = prompt_of = _resolved(tx, target, new_query)
     return _at(
-        tx, turn_id, prompt_of=turn_id, query=new_query, budget=budget, last=last, count=count
+        tx,
+        turn_id,
+        prompt_of=prompt_of,
+        query=new_query,
+        budget=budget,
+        last=last,
+        system_prompt=system_prompt,
+        count=count,
     )
+
+
+def _resolved(tx: Transaction, target: str, query: Sequence[Message]) -> str | None:
+    try:
+        return threads.resolve(tx, target)
+    except NotFound:
+        if not query:
+            raise
+        return None  # the session begins with this query
 
 
 def at(tx: Transaction, turn_id: str, *, count: Counter = estimate_tokens) -> Context:
     """The whole context of an exact turn."""
-    return _at(tx, turn_id, prompt_of=turn_id, query=(), budget=None, last=LAST_TURNS, count=count)
+    return _at(tx, turn_id, prompt_of=turn_id, count=count)
 
 
 def _at(
@@ -136,9 +142,10 @@ def _at(
     turn_id: str | None,
     *,
     prompt_of: str | None,
-    query: tuple[Message, ...],
-    budget: int | None,
-    last: int,
+    query: tuple[Message, ...] = (),
+    budget: int | None = None,
+    last: int = LAST_TURNS,
+    system_prompt: str | None = None,
     count: Counter,
 ) -> Context:
     from agents_ledger.context.assembly import assemble
@@ -146,7 +153,14 @@ def _at(
 
     boundary = window.boundary_at(tx, turn_id)
     history, unread = window.visible(
-        tx, turn_id, prompt_of, boundary=boundary, query=query, budget=budget, count=count
+        tx,
+        turn_id,
+        prompt_of,
+        boundary=boundary,
+        query=query,
+        budget=budget,
+        system_prompt=system_prompt,
+        count=count,
     )
     assembled = assemble(history, budget=budget, last=last, count=count)
     return of(

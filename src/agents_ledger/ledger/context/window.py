@@ -44,12 +44,15 @@ def visible(
     boundary: Boundary | None = None,
     query: Sequence[Message] = (),
     budget: int | None = None,
+    system_prompt: str | None = None,
     count: Counter = estimate_tokens,
 ) -> tuple[VisibleThread, int]:
     """The visible part of a thread, and the number of turns that were not read because they cannot
-    fit into the budget."""
-    prompts = tx.run("system_prompt", hash=threads.place_of(tx, prompt_of).system_prompt_hash)
-    prompt = str(prompts[0][0]) if prompts else None
+    fit into the budget. A system prompt replaces that of the turn `prompt_of`."""
+    prompt = system_prompt
+    if prompt is None:
+        prompts = tx.run("system_prompt", hash=threads.place_of(tx, prompt_of).system_prompt_hash)
+        prompt = str(prompts[0][0]) if prompts else None
     if turn_id is None:
         return VisibleThread(prompt, query=query), 0
     start = boundary or boundary_at(tx, turn_id)

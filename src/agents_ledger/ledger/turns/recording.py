@@ -16,7 +16,6 @@ from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.heads import Pointer
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.agents import config as configs
-from agents_ledger.model.agents.config import Config
 from agents_ledger.model.compaction import NO_MODEL
 from agents_ledger.model.errors import Conflict, HeadMoved, Refused
 from agents_ledger.model.ids import ID_MAX, LATEST_MS, is_id, new_id, now_ms
@@ -198,12 +197,9 @@ def _check(new: NewTurn) -> None:
     if new.status not in ("completed", "failed"):
         raise Refused(f"a recorded turn is completed or failed, not {new.status!r}")
     _check_texts(new, _TEXTS)
-    if new.config is not None and not isinstance(new.config, Config):
-        raise Refused(
-            f"a turn's config is a Config, not {new.config!r:.80}", "Use Config(directives={...})."
-        )
     check_response(new.response)
     check_usage(new.usage)
+    configs.check_recorded(new.config)
     _check_times(new.started_at, new.completed_at)
     if (new.status == "failed") != (new.error is not None):
         raise Refused("a failed turn says why in `error`, a completed one has none")

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from msgspec.structs import asdict
 
 from agents_ledger.ledger.turns.contents import NO_STEPS, Stretch, steps_of
+from agents_ledger.model.agents import config as configs
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.errors import Ambiguous, NameTaken, NotFound, Refused
 from agents_ledger.model.sessions import Thread
@@ -367,6 +368,15 @@ def config_above(tx: Transaction, turn_id: str | None) -> tuple[str | None, str 
     """The configuration that a child of a turn inherits, and the turn that set it."""
     rows = tx.run("config_above", turn_id=turn_id) if turn_id is not None else []
     return (rows[0][0], rows[0][1]) if rows else (None, None)
+
+
+def effective_config(tx: Transaction, target: str) -> configs.EffectiveConfig:
+    """The configuration of a turn, or else what a turn of its own would inherit there."""
+    stored = turn(tx, target)
+    if stored.effective_config_json is not None:
+        return configs.decode(stored.effective_config_json)
+    inherited, set_by = config_above(tx, stored.id)
+    return configs.resolve(configs.Config(), configs.decode(inherited), set_by)
 
 
 def system_prompt(tx: Transaction, target: str) -> str | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from agents_ledger.model.errors import Refused
 
 Decider = Literal["default", "inherited", "directive", "permission"]
 
@@ -17,6 +19,17 @@ class Config(Struct, frozen=True):
     directives: Mapping[str, Any] = {}  # said for this turn
     defaults: Mapping[str, Any] = {}  # hold where nobody says anything
     constraints: Mapping[str, Any] = {}  # imposed by permissions; they win
+
+
+class Directives(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the sender of a message may set, for its turn and for those that inherit from it."""
+
+    model: str | None = None  # such as "anthropic:claude-opus-5", or "echo"
+    # on or off, a level (minimal, low, medium, high), or a number of tokens
+    thinking: bool | str | int | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None  # the longest answer
+    temperature: Annotated[float, Meta(ge=0)] | None = None  # 0: as predictable as the model can be
+    toolset: str | None = None  # of [toolsets]; it can only remove tools
 
 
 class Setting(Struct, frozen=True, array_like=True):
@@ -53,6 +66,53 @@ def resolve(config: Config, parent: EffectiveConfig, parent_id: str | None) -> E
         for name, value in config.constraints.items()
     }
     return settings
+
+
+def check_directives(directives: Mapping[str, Any]) -> None:
+    """Refuse directives that nobody would follow: unknown names, and values of the wrong type."""
+    if not isinstance(directives, Mapping):
+        raise Refused(f"directives are a dictionary, not {directives!r:.80}")
+    for name, value in directives.items():
+        if name not in Directives.__struct_fields__:
+            raise Refused(f"there is no directive {name!r:.80}", _suggestion(str(name)))
+        _check_value(name, value)
+
+
+def check_recorded(config: Config | None) -> None:
+    """Refuse settings that readers would misunderstand. Other names than those of Directives are
+    allowed, unless they have the same letters: `modle`, `maxTokens`."""
+    if config is None:
+        return
+    if not isinstance(config, Config):
+        raise Refused(
+            f"a turn's config is a Config, not {config!r:.80}", "Use Config(directives={...})."
+        )
+    for values in (config.directives, config.defaults, config.constraints):
+        for name, value in values.items():
+            if name in Directives.__struct_fields__:
+                _check_value(name, value)
+            elif _letters(name) in map(_letters, Directives.__struct_fields__):
+                raise Refused(f"{name!r} is a misspelt setting", _suggestion(name))
+
+
+def _check_value(name: str, value: object) -> None:
+    try:
+        msgspec.convert({name: value}, Directives)
+    except msgspec.ValidationError as error:
+        expected = str(error).partition(" - at ")[0].replace(" | null", "")
+        raise Refused(f"{name} is {value!r:.80}: {expected}") from error
+
+
+def _letters(name: str) -> list[str]:
+    return sorted(filter(str.isalpha, name.lower()))
+
+
+def _suggestion(name: str) -> str:
+    from difflib import get_close_matches
+
+    names = Directives.__struct_fields__
+    similar = "".join(f"Did you mean {known!r}? " for known in get_close_matches(name, names, 1))
+    return f"{similar}The directives are {', '.join(names)}."
 
 
 def encode(settings: EffectiveConfig) -> str:

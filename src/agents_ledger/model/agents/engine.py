@@ -9,7 +9,7 @@ EngineError, after the events that happened.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -63,16 +63,24 @@ class Request(Struct, frozen=True):
     call: CallTool = no_tools
     steer: Steer = nothing_more
 
+    @property
+    def last_message(self) -> str:
+        """The text of the last message of the user."""
+        texts = (item for item in reversed(self.items) if isinstance(item, TextItem))
+        return next((item.text for item in texts if item.role == "user"), "")
+
 
 class TextPiece(Struct, frozen=True, tag="text"):
     """A piece of what is being said."""
 
+    type: ClassVar[Literal["text"]] = "text"
     text: str
 
 
 class ThinkingPiece(Struct, frozen=True, tag="thinking"):
     """A piece of what is being thought."""
 
+    type: ClassVar[Literal["thinking"]] = "thinking"
     text: str
 
 
@@ -83,6 +91,7 @@ class MessageDone(Struct, frozen=True, tag="message"):
     `metadata_json` as `thinking_signature`.
     """
 
+    type: ClassVar[Literal["message"]] = "message"
     text: str
     thinking: str | None = None
     signature: str | None = None
@@ -91,25 +100,28 @@ class MessageDone(Struct, frozen=True, tag="message"):
 class CallBegun(Struct, frozen=True, tag="call_begun"):
     """The model calls a tool; it is executed next."""
 
+    type: ClassVar[Literal["call_begun"]] = "call_begun"
     call: CallItem
 
 
 class CallFinished(Struct, frozen=True, tag="call_finished"):
     """What came of it."""
 
+    type: ClassVar[Literal["call_finished"]] = "call_finished"
     result: ResultItem
 
 
 class Finished(Struct, frozen=True, tag="finished"):
     """The model is done: what it cost over all its calls, and why it stopped."""
 
+    type: ClassVar[Literal["finished"]] = "finished"
     usage: Usage = Usage()
     model: str | None = None
     provider: str | None = None
     stop_reason: StopReason = "end"
 
 
-Event = TextPiece | ThinkingPiece | MessageDone | CallBegun | CallFinished | Finished
+EngineEvent = TextPiece | ThinkingPiece | MessageDone | CallBegun | CallFinished | Finished
 
 
 @runtime_checkable
@@ -118,10 +130,18 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """By which it is chosen."""
+        """The name that is recorded with each turn."""
 
-    def run(self, request: Request) -> AsyncIterator[Event]:
+    def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         """What the model says and does, as it happens."""
+
+
+@runtime_checkable
+class ChecksModel(Protocol):
+    """An engine that needs a model, and knows before a turn begins whether it can run it."""
+
+    def check(self, model: str) -> None:
+        """Raise EngineError if the model cannot run: it is unknown, or there is no key for it."""
 
 
 AnswerFunction = Callable[[str], str | Awaitable[str]]
@@ -134,7 +154,7 @@ class FunctionEngine:
         self.name = getattr(function, "__name__", type(function).__name__)
         self._function = function
 
-    async def run(self, request: Request) -> AsyncIterator[Event]:
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         """The function's answer. It is called in a thread, since it may block."""
         import asyncio
 

@@ -29,6 +29,8 @@ class Layer(Struct, frozen=True, omit_defaults=True):
     allow: tuple[str, ...] = ANY
     deny: tuple[str, ...] = ()
     credentials: tuple[str, ...] = ANY
+    models: tuple[str, ...] = ANY
+    max_tokens: int | None = None  # the longest answer
 
     def lets(self, tool: str) -> bool:
         """Whether a tool passes."""
@@ -64,6 +66,11 @@ class Permissions(Struct, frozen=True, omit_defaults=True):
                 if not matches(needed, layer.credentials):
                     return f"{layer.by} (credential {needed})"
         return None
+
+
+def model_stopped_by(model: str, layers: Iterable[Layer]) -> Layer | None:
+    """The first layer that does not let a model run; None: all do."""
+    return next((layer for layer in layers if not matches(model, layer.models)), None)
 
 
 class Used(Struct, frozen=True, omit_defaults=True):

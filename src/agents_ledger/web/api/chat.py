@@ -43,8 +43,10 @@ async def send(
 ) -> ServerSentEvent:
     """Send a message to a session, and follow the events until it is answered. The engine of the
     policy runs with the tools that the policy grants: this needs the scope `chat`."""
-    check_target(request, decode_part(key))
-    events = site.required_broker().send(decode_part(key), data.text)
+    target, broker = decode_part(key), site.required_broker()
+    check_target(request, target)
+    await broker.check(target)  # an error after the first byte could not have a status
+    events = broker.send(target, data.text)
     return ServerSentEvent(_as_messages(events))
 
 
