@@ -221,6 +221,8 @@ def test_names_of_commands_and_sessions_are_completed(
     with Ledger.open(file) as ledger:
         ledger.create_session("release-notes")
         ledger.create_session("release\x1b[2J")
+        ledger.create_session("claude-code:6b6f4218")
+        ledger.create_session("claude-code:d1d5001b")
     monkeypatch.setenv("_AGENTS_LEDGER_COMPLETE", "bash_complete")
     monkeypatch.setenv("AGENTS_LEDGER", file)
 
@@ -237,5 +239,11 @@ def test_names_of_commands_and_sessions_are_completed(
     assert completions("agents-ledger ses") == ["sessions"]
     assert completions("agents-ledger show rel") == ["release-notes"]
     assert "--last" in completions("agents-ledger show --")
+    # Bash splits a word at its colons, and replaces what follows the last of them.
+    assert completions("agents-ledger show claude-code : d1") == ["d1d5001b"]
+    assert completions("agents-ledger show claude-code :") == ["6b6f4218", "d1d5001b"]
+    assert completions("agents-ledger compare claude-code : d1d5001b rel") == ["release-notes"]
+    # Unless COMP_WORDBREAKS has none.
+    assert completions("agents-ledger show claude-code:d1") == ["claude-code:d1d5001b"]
     monkeypatch.setenv("AGENTS_LEDGER", str(Path(file).with_name("none.db")))
     assert completions("agents-ledger show rel") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -136,6 +137,8 @@ class Program(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> NoReturn:
         # In standalone mode click prints errors itself, in another format.
         options["standalone_mode"] = False
+        if "_AGENTS_LEDGER_COMPLETE" in os.environ:
+            import_module("agents_ledger.cli.completion")
         try:
             code = super().main(args, *rest, **options)
             sys.stdout.flush()
@@ -163,8 +166,6 @@ def _wants_json(words: Sequence[str]) -> bool:
 
 
 def _close_pipe() -> int:
-    import os
-
     # Python flushes stdout at exit, and would fail again on the closed pipe.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return PIPE_CLOSED
