@@ -530,9 +530,31 @@ def test_sessions_are_merged_and_made_their_own_again(run: Run, ledger: Ledger) 
     chain(ledger, "long", 2)
     chain(ledger, "short", 1)
 
-    assert run("merge", "sho", "long").out == "long now includes short\n"
-    assert ledger.session("short").label == "long"
-    assert run("merge", "short", "--undo").out == "short is a session of its own again\n"
-    assert ledger.session("short").label == "short"
+    for typed in ("short", "sho", "long"):
+        merged = run("merge", "sho", "long")
+        assert merged.out == "long now includes short\n"
+        assert merged.err == "To undo it: `agents-ledger merge --undo short`.\n"
+        assert ledger.session("short").label == "long"
+        undone = run("merge", typed, "--undo")
+        assert undone.out == "short is a session of its own again\n"
+        assert ledger.session("short").label == "short"
     for words in (["short"], ["short", "long", "--undo"]):
         assert run("merge", *words).code == 2
+
+
+def test_a_merge_of_one_session_or_of_several_is_not_guessed(run: Run, ledger: Ledger) -> None:
+    chain(ledger, "long", 3)
+    chain(ledger, "a", 1)
+    chain(ledger, "b", 1)
+    ledger.alias("other", "long")
+
+    alone = run("merge", "long", "other")
+    assert (alone.code, alone.out) == (5, "")
+    assert "'long' and 'other' are one session: 'long'" in alone.err
+    assert "session 'long' is not merged" in run("merge", "--undo", "other").err
+    run("merge", "a", "long")
+    run("merge", "b", "long")
+    both = run("merge", "--undo", "long")
+    assert both.code == 5
+    assert "several sessions are merged into 'long': a, b" in both.err
+    assert run("merge", "--undo", "b").code == 0

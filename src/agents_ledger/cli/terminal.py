@@ -8,7 +8,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,6 +83,14 @@ def fit(text: str, width: int) -> str:
     return _first_cells(text, width - 1).rstrip() + "…" if width > 0 else ""
 
 
+def fit_end(text: str, width: int) -> str:
+    """Like fit(), but of a text such as a path, whose end says most, the end is left."""
+    text = visible(one_line(text))
+    if width_of(text) <= width:
+        return text
+    return "…" + _first_cells(text[::-1], width - 1)[::-1] if width > 0 else ""
+
+
 def wrap(text: str, width: int) -> Iterator[str]:
     text = visible(text)
     if width_of(text) <= width:
@@ -136,9 +144,18 @@ class Output:
 
     def text(self, text: str, indent: str = "", style: str = "") -> None:
         for line in lines_of(text):
-            width = self.width - len(indent) if self.is_terminal else sys.maxsize
-            for piece in wrap(line, width):
-                self.line(indent, (piece, style))
+            self.wrapped(indent, (line, style))
+
+    def wrapped(self, indent: str, *spans: Span) -> None:
+        """Print spans after the indent; on a terminal, on as many such lines as they take."""
+        pairs = [(visible(text), style) for text, style in map(_pair, spans)]
+        text = "".join(text for text, _ in pairs)
+        width = self.width - len(indent) if self.is_terminal else sys.maxsize
+        end = 0
+        for piece in wrap(text, width):
+            start = text.index(piece, end)  # only spaces are left out between two pieces
+            end = start + len(piece)
+            self.line(indent, *_between(pairs, start, end))
 
     def table(
         self,
@@ -148,10 +165,11 @@ class Output:
         right: Sequence[str] = (),
         flexible: str | None = None,
         optional: Sequence[str] = (),
+        shorten: Callable[[str, int], str] = fit,
     ) -> None:
         """Print aligned columns.
 
-        On a terminal the flexible column, else the last, is truncated to the remaining width. While
+        On a terminal the flexible column, else the last, is shortened to the remaining width. While
         that leaves too little of it, the optional columns are omitted, in their order.
         """
         lines = [[(head, "dim") for head in heads], *_cells(rows)]
@@ -167,7 +185,7 @@ class Output:
                 names.remove(name)
             at = names.index(flexible)
             room = max(1, _room(columns, at, self.width))
-            columns[at] = tuple((fit(text, room), style) for text, style in columns[at])
+            columns[at] = tuple((shorten(text, room), style) for text, style in columns[at])
         widths = [_width(column) for column in columns]
         for line in zip(*columns, strict=True):
             spans: list[Span] = []
@@ -295,6 +313,14 @@ def _render(spans: Sequence[Span], *, colour: bool) -> str:
         code = _STYLES.get(style) if colour and safe.strip() else None
         parts.append(f"\x1b[{code}m{safe}\x1b[0m" if code else safe)
     return "".join(parts).rstrip()
+
+
+def _between(spans: Iterable[tuple[str, str]], start: int, end: int) -> Iterator[Span]:
+    """The part of the spans from one position of their text to another."""
+    position = 0
+    for text, style in spans:
+        yield text[max(0, start - position) : max(0, end - position)], style
+        position += len(text)
 
 
 def _cells(rows: Iterable[Sequence[Span]]) -> list[list[tuple[str, str]]]:

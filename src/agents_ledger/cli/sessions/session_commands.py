@@ -10,8 +10,9 @@ import click
 from agents_ledger.cli import terminal
 from agents_ledger.cli.command import Invocation, command, complete_target, limit_option
 from agents_ledger.cli.terminal import Span
-from agents_ledger.model.errors import NotFound
+from agents_ledger.model.errors import Ambiguous, NotFound, Refused
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.program import as_typed
 from agents_ledger.model.sessions import Session, SessionStatus
 from agents_ledger.model.text import humanize
 
@@ -57,7 +58,7 @@ def alias(run: Invocation, *, session: str, name: str | None, remove: bool) -> N
         terminal.note(f"Session {label} has no aliases.")
         return
     rows: list[list[Span]] = [[(row.alias, "label"), row.reason or ""] for row in aliases]
-    run.out.table(["ALIAS", "REASON"], rows)
+    run.out.table(["ALIAS", "REASON"], rows, flexible="ALIAS")
 
 
 def _remove_alias(ledger: Ledger, name: str, label: str) -> None:
@@ -90,13 +91,44 @@ def merge(run: Invocation, *, session: str, other: str | None, unmerge: bool) ->
         raise click.UsageError("Give two sessions, or one and --undo.")
     with run.writing() as ledger:
         if other is None:
-            changed = ledger.unmerge(session)
+            changed = ledger.unmerge(_merged(ledger, session))
             _print_session(run, changed, " is a session of its own again")
             return
-        labels = [ledger.session(ledger.lookup(name)).label for name in (session, other)]
-        changed = ledger.merge(*labels)
-    merged = next((label for label in labels if label != changed.label), changed.label)
+        labels = {ledger.session(ledger.lookup(name)).label for name in (session, other)}
+        if len(labels) == 1:
+            raise Refused(
+                f"{session!r} and {other!r} are one session: {labels.pop()!r}",
+                "Name two different sessions.",
+            )
+        changed = ledger.merge(*sorted(labels))
+    (merged,) = labels - {changed.label}
     _print_session(run, changed, " now includes ", (merged, "label"))
+    if not run.as_json:
+        undo = shlex.join(["agents-ledger", "merge", "--undo", merged])
+        terminal.note((as_typed(f"To undo it: `{undo}`."), "dim"))
+
+
+def _merged(ledger: Ledger, typed: str) -> str:
+    """The merged session of a label, of its beginning, or of the session that includes it."""
+    stays = ledger.session(ledger.lookup(typed)).label
+    merged = [alias.alias for alias in ledger.aliases(stays) if _is_label(ledger, alias.alias)]
+    if typed in merged:
+        return typed
+    fitting = [label for label in merged if typed in label] or merged
+    if len(fitting) > 1:
+        raise Ambiguous(
+            f"several sessions are merged into {stays!r}: {', '.join(fitting)}",
+            "Name the one that shall be its own again.",
+        )
+    return fitting[0] if fitting else stays
+
+
+def _is_label(ledger: Ledger, name: str) -> bool:
+    try:
+        ledger.session(name, exact=True)
+    except NotFound:
+        return False
+    return True
 
 
 @command
@@ -144,7 +176,7 @@ def history(run: Invocation, *, session: str, limit: int) -> None:
         ]
         for move in moves
     ]
-    run.out.table(["MOVE", "REASON", "TO", "AGE"], rows, right=("MOVE",))
+    run.out.table(["MOVE", "REASON", "TO", "AGE"], rows, right=("MOVE",), flexible="TO")
 
 
 @command
