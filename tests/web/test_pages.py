@@ -110,6 +110,14 @@ def test_imports_and_failures_fit_a_phone(
         assert run["height"] < 30  # in one line
 
 
+def test_a_search_can_be_read_on_a_phone(visit: Callable[..., Visitor]) -> None:
+    page = visit(viewport={"width": 380, "height": 800}).open("/search?q=durations")
+
+    words = page.get_by_role("searchbox", name="Search all turns").bounding_box()
+    assert words
+    assert words["width"] > 300
+
+
 def test_pages_can_be_read_without_scripts(visit: Callable[..., Visitor], running: Running) -> None:
     visitor = visit(java_script_enabled=False)
 
