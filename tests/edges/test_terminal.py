@@ -177,12 +177,37 @@ def on_a_terminal(*words: str, columns: str = "80", **environment: str) -> str:
 @pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")
 @pytest.mark.parametrize("columns", [60, 80, 140])
 def test_no_line_is_wider_than_the_terminal(file: str, columns: int) -> None:
+    label = "claude-code:6b6f4218-0b12-4d55-b930-462903683bea"
+    path = "/home/dev/projects/a-shop-with-a-long-name/frontend/src/components/App.tsx"
+    call = ToolCall(f"mcp__{'browser_' * 6}click", "{}", status="completed")
     with Ledger.open(file) as ledger:
         ledger.record("main", "日本語のテキスト " * 30, "a long answer " * 50 + "x" * 300)
         ledger.record("main", "why? " * 40, status="failed", error="because " * 30)
+        ledger.record(
+            label,
+            [Message("user", "Change the header. " * 9, files=(MessageFile("read", path),))],
+            "Done, the header is another one. " * 9,
+            steps=[call],
+            usage=Usage(input_tokens=1_200_000, output_tokens=3_000),
+            model="claude-opus-4-8-20260101",
+        )
+        ledger.annotate(label, title="A long title of a session " * 4)
+        ledger.alias(f"{label}:{label}", label)
     env = {"columns": str(columns), "NO_COLOR": "1"}
 
-    for words in (["tree"], ["show", "main"], ["sessions"], ["doctor"]):
+    for words in (
+        ["tree"],
+        ["show", "main"],
+        ["show", label],
+        ["sessions"],
+        ["doctor"],
+        ["search", "header"],
+        ["files", "App.tsx"],
+        ["tools"],
+        ["history", label],
+        ["alias", label],
+        ["compare", "main", label],
+    ):
         shown = on_a_terminal("--ledger", file, *words, **env)
         lines = shown.replace("\r\n", "\n").split("\n")
         wide = [line for line in lines if terminal.width_of(line) > columns]

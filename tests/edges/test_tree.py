@@ -181,6 +181,12 @@ def test_branches_too_far_to_the_right_say_how_to_see_them(run: Run, ledger: Led
     assert "end 29" in run("tree", short, "--below").out
 
 
+def test_a_turn_without_messages_has_a_line_of_text(run: Run, ledger: Ledger) -> None:
+    turn = ledger.record("main", (), None)
+
+    assert f"{turn.id[:10]} [main] no message" in run("tree").out
+
+
 def test_json_has_the_nodes_with_what_is_folded_between(run: Run, ledger: Ledger) -> None:
     ids = chain(ledger, "main", 10)
 

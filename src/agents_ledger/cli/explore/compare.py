@@ -84,7 +84,7 @@ def _branch(out: Output, name: str, branch: Branch) -> None:
         cost(spent),
         ", ".join(dict.fromkeys(usage.model for usage in branch.models if usage.model)),
     ]
-    out.line((name, "label"), "  ", (" · ".join(filter(None, facts)), "dim"))
+    out.wrapped("", (name, "label"), "  ", (" · ".join(filter(None, facts)), "dim"))
     if not branch.turn_count:
         out.line("  ", ("no turns since: the other branch continues from here", "dim"))
         return

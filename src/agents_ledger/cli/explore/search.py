@@ -18,7 +18,7 @@ from agents_ledger.cli.command import (
     since_option,
     until_option,
 )
-from agents_ledger.cli.terminal import Span, fit, note
+from agents_ledger.cli.terminal import Span, fit, fit_end, note
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.search import Action, Found, Hit, Order, Snippet, Touch
@@ -126,7 +126,7 @@ def _print(run: Invocation, results: Found) -> None:
     for label, hits in results.by_session():
         title = hits[0].session_title
         heading = (f"  {fit(title, 60)}" if title else "", "title")
-        run.out.line((fit(label or "no session", 60), "label"), heading)
+        run.out.wrapped("", (fit(label or "no session", 60), "label"), heading)
         for hit in hits:
             _print_hit(run, hit, now)
         run.out.line()
@@ -140,12 +140,12 @@ def _print_hit(run: Invocation, hit: Hit, now: int) -> None:
         hit.status if hit.status != "completed" else "",
         f"also in {humanize.count(hit.also_in, 'other session')}" if hit.also_in else "",
     ]
-    run.out.line("  ", (hit.turn_id, "id"), ("  " + " · ".join(filter(None, facts)), "dim"))
+    run.out.wrapped("  ", (hit.turn_id, "id"), ("  " + " · ".join(filter(None, facts)), "dim"))
     width = run.out.width - 4
     if hit.query and not any(snippet.part == "user" for snippet in hit.snippets):
         run.out.line("    ", (fit(hit.query, width), "dim"))
     for snippet in hit.snippets:
-        run.out.line("    ", *_spans(snippet))
+        run.out.wrapped("    ", *_spans(snippet))
 
 
 def _spans(snippet: Snippet) -> list[Span]:
@@ -186,23 +186,32 @@ def files(
         results = ledger.files(
             path, action=action, since=since, until=until, limit=limit, after=after
         )
+        turn_ids = [touch.turn_id for touch in results.touches]
+        # On a terminal, as much of an id as identifies the turn.
+        names = [line.short_id for line in ledger.headlines(turn_ids)]
     if run.as_json:
         run.out.json(**to_builtins(results))
         return None
     if not results.touches:
         note(f"No turn read or wrote {path}.")
         return 1
+    names = names if run.out.is_terminal else turn_ids
     now = now_ms()
-    heads = ("TURN", "WHEN", "ACTION", "FILE", "SESSION")
-    run.out.table(heads, [_row(touch, now) for touch in results.touches])
+    run.out.table(
+        ("TURN", "WHEN", "ACTION", "FILE", "SESSION"),
+        [_row(name, touch, now) for name, touch in zip(names, results.touches, strict=True)],
+        flexible="FILE",
+        optional=("SESSION",),
+        shorten=fit_end,
+    )
     _note_next(results.next)
     return None
 
 
-def _row(touch: Touch, now: int) -> tuple[Span, ...]:
+def _row(turn: str, touch: Touch, now: int) -> tuple[Span, ...]:
     action = f"{touch.action} ({touch.tool_name})" if touch.tool_name else touch.action
     return (
-        (touch.turn_id, "id"),
+        (turn, "id"),
         humanize.age(touch.started_at, now),
         action,
         touch.path,

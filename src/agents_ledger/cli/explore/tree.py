@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 import click
 
@@ -33,6 +34,7 @@ WIDTH_MAX = 120
 FIGURES = 17  # cells at the right, for tools and tokens
 REMARK_MAX = 40
 TEXT_MIN = 16
+LABEL_MIN, LABEL_MAX = 8, 40
 LANES_MIN = 8
 LANE_WIDTH = 2  # cells
 # Cells that must be left for the hint how to see a branch too far to the right.
@@ -166,25 +168,40 @@ def _node(out: Output, row: TreeRow, node: Node) -> list[Span]:
         mark, style = "▬", "seam"
     elif row.forks and turn.status == "completed":
         mark = "◆"
-    left: list[Span] = [(mark, style), " ", (node.headline.short_id, "id"), " "]
-    for head in node.heads:
-        name = fit(head.label, 40) + ("" if head.status == "active" else f" ({head.status})")
-        left += [(f"[{name}]", "label"), " "]
-    used = width_of(_lanes(row)) + sum(width_of(_text(span)) for span in left)
     figures = _figures(turn.tool_call_count, turn.total_tokens)
-    room = max(TEXT_MIN, min(out.width, WIDTH_MAX) - used - width_of(figures))
+    left: list[Span] = [(mark, style), " ", (node.headline.short_id, "id"), " "]
+    room = min(out.width, WIDTH_MAX) - width_of(_lanes(row)) - _width(left) - len(figures)
+    names = _names(node, room - TEXT_MIN)
+    room -= _width(names)
+    if room < TEXT_MIN:  # the text says more than the figures
+        room, figures = room + len(figures), ""
     remark, remark_style = _remark(node, row)
     remark = fit(remark, min(REMARK_MAX, room // 2))
     room -= width_of(remark) + (2 if remark else 0)
-    text = fit(compacted(turn) if turn.compaction else node.headline.text or "", room)
+    words = compacted(turn) if turn.compaction else node.headline.text
+    text = fit(words or "no message", room)
     gap = " " * (room - width_of(text))
-    here = "title" if row.is_head else ("seam" if turn.compaction else "")
+    here = "title" if row.is_head else "seam" if turn.compaction else "" if words else "dim"
     middle: list[Span] = [(text, here), "  ", (remark, remark_style)] if remark else [(text, here)]
-    return [*left, *middle, gap, (figures, "dim")]
+    return [*left, *names, *middle, gap, (figures, "dim")]
 
 
-def _text(span: Span) -> str:
-    return span if isinstance(span, str) else span[0]
+def _names(node: Node, room: int) -> list[Span]:
+    """The sessions at a turn, shortened to the room they have together."""
+    spans: list[Span] = []
+    for head in node.heads:
+        status = "" if head.status == "active" else f" ({head.status})"
+        name = fit(head.label, _label_width(room // len(node.heads) - len(status) - 3)) + status
+        spans += [(f"[{name}]", "label"), " "]
+    return spans
+
+
+def _label_width(room: int) -> int:
+    return max(LABEL_MIN, min(LABEL_MAX, room))
+
+
+def _width(spans: Sequence[Span]) -> int:
+    return sum(width_of(span if isinstance(span, str) else span[0]) for span in spans)
 
 
 def _remark(node: Node, row: TreeRow) -> tuple[str, str]:
@@ -212,7 +229,8 @@ def _subagent(out: Output, row: TreeRow, subagent: Subagent) -> list[Span]:
     facts = f"subagent{status} · {humanize.count(subagent.depth, 'turn')}"
     if subagent.total_tokens:
         facts += f" · {humanize.tokens(subagent.total_tokens)} tokens"
-    label = fit(session.label, 40)
-    room = out.width - width_of(_lanes(row)) - width_of(label) - len(facts) - 8
+    room = out.width - width_of(_lanes(row)) - len(facts) - 4
+    label = fit(session.label, _label_width(room))
+    room -= width_of(label) + 4
     task = f"  {fit(session.task_description, room)}" if session.task_description else ""
     return ["◻ ", (label, "label"), "  ", (facts, "dim"), task]

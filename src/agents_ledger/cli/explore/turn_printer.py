@@ -46,8 +46,8 @@ class TurnPrinter:
         ]
         star = "★ " if session.starred else ""
         title = f"  {star}{session.title}" if session.title else f"  {star}".rstrip()
-        self.out.line((session.label, "label"), (title, "title"))
-        self.out.line((" · ".join(filter(None, facts)), "dim"))
+        self.out.wrapped("", (session.label, "label"), (title, "title"))
+        self.out.wrapped("", (" · ".join(filter(None, facts)), "dim"))
         if session.note:
             self.out.text(session.note, "  note: ", "dim")
         if session.parent_session_label:
@@ -116,10 +116,10 @@ class TurnPrinter:
         for file in message.files:
             at = f":{file.line_start}" if file.line_start is not None else ""
             at += f"-{file.line_end}" if file.line_end is not None else ""
-            self.out.line("    ", (f"{file.kind} {file.file_path}{at}", "dim"))
+            self.out.wrapped("    ", (f"{file.kind} {file.file_path}{at}", "dim"))
         for lint in message.lints:
             where = f"{lint.file_path or ''}:{lint.start_line or ''}"
-            self.out.line("    ", (f"{lint.severity or 'lint'} {where} {lint.message}", "dim"))
+            self.out.wrapped("    ", (f"{lint.severity or 'lint'} {where} {lint.message}", "dim"))
         if self.full:
             for block in message.codeblocks:
                 self.out.line(

@@ -184,7 +184,8 @@ def tools(run: Invocation, *, since: int | None, until: int | None, limit: int |
         ]
         for tool in tools
     ]
-    run.out.table(heads, rows, right=heads[1:-1])
+    omitted = ("REJECTED", "LAST USED", "P50")
+    run.out.table(heads, rows, right=heads[1:-1], flexible="TOOL", optional=omitted)
 
 
 def _share(part: int, whole: int) -> str:
