@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -268,6 +269,22 @@ def test_show_prints_the_last_turns_of_a_session(run: Run, ledger: Ledger) -> No
     assert answer["session"]["label"] == "main"
     assert answer["thread"]["depth"] == 8
     assert [turn["depth"] for turn in answer["turns"]] == [7, 8]
+
+
+@pytest.mark.usefixtures("ticking")
+def test_show_prints_a_session_as_it_was_at_a_time(run: Run, ledger: Ledger) -> None:
+    chain(ledger, "main", 3)
+    second = ledger.history("main")[1].changed_at
+    moment = datetime.fromtimestamp(second / 1000, UTC).isoformat()
+
+    answer = run("show", "main", "--at", moment, "--last", "1")
+
+    assert "question 2" in answer.out
+    assert "turn 2 of 2" in answer.out
+    early = run("show", "main", "--at", "2001-02-03T04:05Z")
+    assert early.code == 3
+    assert "session 'main' had no turn at 2001-02-03 04:05 UTC" in early.err
+    assert run("show", "main", "--at", "7d", "--events").code == 2
 
 
 def test_show_passes_over_messages_without_anything_to_read(run: Run, ledger: Ledger) -> None:

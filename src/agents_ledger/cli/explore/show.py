@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -34,6 +35,9 @@ LAST = 5
     metavar="N",
     help=f"Number of turns to show.  [default: {LAST} of a session, 1 of a turn]",
 )
+@click.option(
+    "--at", type=When(), metavar="WHEN", help="The session as it was then: 2026-03-01, 7d."
+)
 @click.option("--full", is_flag=True, help="Show complete texts, parameters and results.")
 @click.option("--events", is_flag=True, help="Show messages only, without tools.")
 @click.option(
@@ -47,6 +51,7 @@ def show(
     *,
     target: str | None,
     last: int | None,
+    at: int | None,
     full: bool,
     events: bool,
     day: int | None,
@@ -56,6 +61,8 @@ def show(
     Long output is paged on a terminal, by $PAGER.
     """
     if events or day is not None:
+        if at is not None:
+            raise click.UsageError("--at does not apply to --events")
         from agents_ledger.cli.explore.events import show_events
 
         show_events(run, target, last=last, day=day)
@@ -63,8 +70,9 @@ def show(
     with run.reading() as ledger:
         target = ledger.lookup(target) if target is not None else latest_session(ledger)
         session = _session(ledger, target)
-        thread = ledger.thread(target, last=last or (LAST if session else 1))
-        live = _live(ledger, session.label) if session else ()
+        head = target if at is None else _head(ledger, target, at)
+        thread = ledger.thread(head, last=last or (LAST if session else 1))
+        live = _live(ledger, session.label) if session and at is None else ()
         turns = (*thread.turns, *live)
         partial = {
             turn.id: ledger.partial_text(turn.id) for turn in turns if turn.status == "streaming"
@@ -94,6 +102,17 @@ def _session(ledger: Ledger, target: str) -> Session | None:
         return ledger.session(target)
     except NotFound:
         return None
+
+
+def _head(ledger: Ledger, label: str, at: int) -> str:
+    head = ledger.head(label, at=at)
+    if head is None:
+        moves = shlex.join(["agents-ledger", "history", label])
+        raise NotFound(
+            f"session {label!r} had no turn at {humanize.moment(at)}",
+            f"List its moves with `{moves}`.",
+        )
+    return head
 
 
 def _live(ledger: Ledger, label: str) -> tuple[Turn, ...]:
