@@ -182,8 +182,9 @@ WHERE name = :label AND session_label <> :label AND reason = :reason
 RETURNING name;
 
 -- take_alias_back --
--- Unless it was made to lead elsewhere since.
-UPDATE names SET session_label = :to_label WHERE name = :alias AND session_label = :from_label;
+-- Unless it was made to lead elsewhere since, or is the label of the other session now.
+UPDATE names SET session_label = :to_label
+WHERE name = :alias AND session_label = :from_label AND name <> session_label;
 
 -- name --
 SELECT session_label, reason FROM names WHERE name = :name;
