@@ -293,21 +293,16 @@ def add_steps(tx: Transaction, live: LiveKey, steps: Steps) -> None:
 
 
 def _write_steps(tx: Transaction, live: LiveKey, steps: Steps) -> None:
-    if steps.again and _is_stored(tx, steps):
-        return
-    recording.write_messages(tx, steps.messages)
-    if steps.calls:
-        tx.run_many("insert_tool_call", steps.calls)
+    messages, calls = steps.messages, steps.calls
+    if steps.again:
+        # A repeated call may have more steps than the one whose outcome is unknown.
+        messages = tuple(m for m in messages if not tx.run("message_turn", id=m.id))
+        calls = tuple(c for c in calls if not tx.run("call_outcome", turn_id=c.turn_id, id=c.id))
+    recording.write_messages(tx, messages)
+    if calls:
+        tx.run_many("insert_tool_call", calls)
     for call in steps.outcomes:
         _write_outcome(tx, live, call.id, call.status, (call.result_json, call.error))
-
-
-def _is_stored(tx: Transaction, steps: Steps) -> bool:
-    """Whether an earlier attempt was committed: all of its steps were, or none."""
-    if steps.messages:
-        return bool(tx.run("message_turn", id=steps.messages[0].id))
-    call = steps.calls[0]
-    return bool(tx.run("call_outcome", turn_id=call.turn_id, id=call.id))
 
 
 def start_call(tx: Transaction, live: LiveKey, call: ToolCall, *, again: bool = False) -> None:
