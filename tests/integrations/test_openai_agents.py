@@ -523,6 +523,20 @@ def test_a_killed_run_that_is_cleared_does_not_come_back(tmp_path: Path) -> None
         assert run(session.get_items()) == [said("user", "again"), said("assistant", "yes")]
 
 
+def test_items_of_a_killed_run_that_are_taken_back_do_not_come_back(tmp_path: Path) -> None:
+    address = str(tmp_path / "ledger.db")
+    subprocess.run([sys.executable, "-c", KILLED, address], check=False)
+
+    with Ledger.open(address) as ledger:
+        session = LedgerSession("main", ledger)
+        question, call = run(session.get_items())
+        assert run(session.pop_item()) == call
+        assert run(session.get_items()) == [question]
+        assert run(session.pop_item()) == question
+        assert run(session.get_items()) == []
+        assert run(session.pop_item()) is None
+
+
 def test_exchanges_of_several_turns_from_before_are_read_and_continued(ledger: Ledger) -> None:
     """Earlier versions recorded each batch as a turn."""
     items = [said("user", "1+2?"), *called(), said("assistant", "3")]

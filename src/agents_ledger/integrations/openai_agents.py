@@ -143,7 +143,12 @@ class LedgerSession:
         if self.session_id not in self._exchanges:
             self._exchanges[self.session_id] = None
             items = await in_thread(self._interrupted)
-            return await self._begin(items) if items else None
+            if not items:
+                return None
+            exchange = await self._begin(items)
+            # It replaces the one that was interrupted, also if its items are taken back.
+            await in_thread(self._ledger.forget_unfinished, self.session_id)
+            return exchange
         exchange = self._exchanges[self.session_id]
         self._exchanges[self.session_id] = None
         return exchange
