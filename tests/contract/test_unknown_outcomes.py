@@ -278,7 +278,7 @@ def test_steps_that_are_added_again_with_more_are_all_stored(
 ) -> None:
     ledger, forget = forgetful
     turn = ledger.turn("main", "q")
-    steps = [Message("assistant", "let me look"), ToolCall("Read", "{}", '"a"', id="c1")]
+    steps = (Message("assistant", "let me look"), ToolCall("Read", "{}", '"a"', id="c1"))
     forget()
     with pytest.raises(OutcomeUnknown):
         turn.add(*steps)

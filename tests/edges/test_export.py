@@ -161,7 +161,7 @@ def test_all_sessions_are_exported_to_a_private_folder(
 
     assert selected("--model", "opus") == ["dm-Ann-Bob.json"]
     assert selected("--project", "shop") == ["DM-ann-bob.json"]
-    assert len(selected("--since", "1h")) == 3
+    assert len(selected("--since", "1h")) == 4
     assert selected("--until", "1h") == []
     assert selected("--origin", "codex") == []
 

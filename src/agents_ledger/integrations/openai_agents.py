@@ -145,10 +145,10 @@ class LedgerSession:
             items = await in_thread(self._interrupted)
             if not items:
                 return None
-            exchange = await self._begin(items)
+            continued = await self._begin(items)
             # It replaces the one that was interrupted, also if its items are taken back.
             await in_thread(self._ledger.forget_unfinished, self.session_id)
-            return exchange
+            return continued
         exchange = self._exchanges[self.session_id]
         self._exchanges[self.session_id] = None
         return exchange
