@@ -190,7 +190,8 @@ WHERE name = :alias AND session_label = :from_label AND name <> session_label;
 SELECT session_label, reason FROM names WHERE name = :name;
 
 -- delete_name --
-DELETE FROM names WHERE name = :name;
+-- An alias, never a label: a rename may have made it one meanwhile.
+DELETE FROM names WHERE name = :name AND name <> session_label;
 
 -- renamed_labels --
 -- Former labels with the labels of today.
