@@ -53,7 +53,7 @@ class LiveKey(NamedTuple):
     session: str = ""  # the key it was begun with
 
 
-class Steps(NamedTuple):
+class LiveSteps(NamedTuple):
     """Messages and calls to commit together."""
 
     messages: tuple[Message, ...] = ()
@@ -62,7 +62,7 @@ class Steps(NamedTuple):
     again: bool = False  # they may be stored: an earlier commit had an unknown outcome
 
 
-NO_STEPS = Steps()
+NO_STEPS = LiveSteps()
 
 
 class Sealing(NamedTuple):
@@ -73,7 +73,7 @@ class Sealing(NamedTuple):
     model: str | None = None
     provider: str | None = None
     permissions_used: str | None = None
-    steps: Steps = NO_STEPS  # the last ones before the response
+    steps: LiveSteps = NO_STEPS  # the last ones before the response
 
 
 class LiveState:
@@ -166,7 +166,7 @@ class LiveState:
         self._call_ids.add(filled.id)
         return filled
 
-    def steps(self, steps: Sequence[Message | ToolCall]) -> Steps:
+    def steps(self, steps: Sequence[Message | ToolCall]) -> LiveSteps:
         """Messages and calls as they are stored. Calls after an assistant message belong to it; a
         call that the turn has already is its outcome."""
         now, speaker = now_ms(), self._speaker
@@ -185,12 +185,12 @@ class LiveState:
                 call = self._repeated(step)
                 calls.append(call or recording.fill_call(step, self.id, self._next(), now, speaker))
         again = any(step in self._unsure for step in (*messages, *calls))
-        return Steps(tuple(messages), tuple(calls), tuple(outcomes), again)
+        return LiveSteps(tuple(messages), tuple(calls), tuple(outcomes), again)
 
-    def add(self, steps: Steps) -> Work[None]:
+    def add(self, steps: LiveSteps) -> Work[None]:
         return partial(add_steps, live=self.live, steps=steps)
 
-    def added(self, steps: Steps) -> None:
+    def added(self, steps: LiveSteps) -> None:
         """After the commit of steps."""
         self._call_ids.update(call.id for call in steps.calls)
         speakers = [message.id for message in steps.messages if message.role == "assistant"]
@@ -296,13 +296,13 @@ def add_message(
     recording.write_messages(tx, (message,))
 
 
-def add_steps(tx: Transaction, live: LiveKey, steps: Steps) -> None:
+def add_steps(tx: Transaction, live: LiveKey, steps: LiveSteps) -> None:
     """Commit messages, calls and outcomes of calls."""
     _session_of(tx, live)
     _write_steps(tx, live, steps)
 
 
-def _write_steps(tx: Transaction, live: LiveKey, steps: Steps) -> None:
+def _write_steps(tx: Transaction, live: LiveKey, steps: LiveSteps) -> None:
     if steps.again and _is_stored(tx, steps):
         return
     recording.write_messages(tx, steps.messages)
@@ -312,7 +312,7 @@ def _write_steps(tx: Transaction, live: LiveKey, steps: Steps) -> None:
         _write_outcome(tx, live, call.id, call.status, (call.result_json, call.error))
 
 
-def _is_stored(tx: Transaction, steps: Steps) -> bool:
+def _is_stored(tx: Transaction, steps: LiveSteps) -> bool:
     """Whether an earlier attempt was committed: all of its steps were, or none."""
     if steps.messages:
         return bool(tx.run("message_turn", id=steps.messages[0].id))
