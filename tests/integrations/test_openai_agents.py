@@ -35,6 +35,7 @@ from openai.types.responses import (
 from agents_ledger import Ledger, Message, ResultItem, TextItem
 from agents_ledger.integrations.openai_agents import ExchangeItems, LedgerSession
 from agents_ledger.ledger.core import Core
+from tests.builders import A_USAGE
 
 
 def said(role: str, text: str) -> Any:
@@ -467,8 +468,12 @@ def test_a_writer_that_was_first_loses_nothing_of_the_other(
     session, other = LedgerSession("main", ledger), LedgerSession("main", open_ledger())
     run(session.add_items([said("user", "one")]))
     run(other.add_items([said("user", "two"), said("assistant", "2")]))
+    session.hooks.model, session.hooks.usage = "gpt-scripted", A_USAGE
     run(session.add_items([said("assistant", "1")]))
 
+    assert ledger.get_turn("main").model == "gpt-scripted"
+    assert ledger.usage("model").total.turns == 3
+    assert ledger.usage("model").total.input_tokens == A_USAGE.input_tokens  # spent once
     assert run(other.get_items()) == [
         said("user", "two"),
         said("assistant", "2"),

@@ -181,9 +181,12 @@ class LedgerSession:
                 parts.response, steps=parts.steps, usage=self.hooks.usage, model=self.hooks.model
             )
         except HeadMoved:
-            # Another writer was first: the turn is a branch now, and its items follow the head.
+            # Another writer was first: the turn is a branch now, and its items follow the head. The
+            # tokens were spent once: they stay with the branch.
             query, steps, response = ExchangeItems().add(exchange.items + items, live=False)
-            await self._writing.record(self.session_id, query, response, steps=steps)
+            await self._writing.record(
+                self.session_id, query, response, steps=steps, model=self.hooks.model
+            )
         exchange.sealed = True
         self.hooks.reset()
 

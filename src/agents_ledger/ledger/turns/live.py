@@ -31,6 +31,7 @@ from agents_ledger.model.turns import (
     Turn,
     TurnStatus,
     Usage,
+    check_text,
     encoded,
 )
 from agents_ledger.store.database import Database, Transaction, Work
@@ -102,6 +103,9 @@ class LiveState:
         except OutcomeUnknown:
             self._unsure += [step for step in steps if step not in self._unsure]
             raise
+        except BaseException:  # not stored
+            self._call_ids -= {step.id for step in steps if isinstance(step, ToolCall)}
+            raise
         self._unsure = [step for step in self._unsure if step not in steps]
 
     def _repeated(self, new: StepT) -> StepT | None:
@@ -154,9 +158,11 @@ class LiveState:
             ToolCall(tool_name, params_json, status="running", id=call_id, tool_number=tool_number)
         )
         earlier = self._repeated(call)
-        filled = earlier or recording.fill_call(
-            call, self.id, self._next(), now_ms(), self._speaker
-        )
+        if earlier is not None:
+            return earlier
+        if call_id in self._call_ids:
+            raise recording.repeated_call(call_id)
+        filled = recording.fill_call(call, self.id, self._next(), now_ms(), self._speaker)
         self._call_ids.add(filled.id)
         return filled
 
@@ -194,12 +200,15 @@ class LiveState:
         return partial(start_call, live=self.live, call=call, again=call in self._unsure)
 
     def finish(self, call: ToolCall, status: CallStatus, **outcome: str | None) -> Work[None]:
+        if outcome.get("error") is not None:
+            check_text(outcome["error"], "the error of a tool call")
         return partial(finish_call, live=self.live, call_id=call.id, status=status, **outcome)  # type: ignore[arg-type]
 
     def spawn(self, call: ToolCall, child: Session) -> Work[Session]:
         return partial(spawn, live=self.live, call_id=call.id, child=child)
 
     def stream(self, text: str) -> Work[None]:
+        check_text(text, "a piece of the answer")
         after = self._pieces if text in self._unsure else None
         return partial(stream, live=self.live, text=text, after=after)
 
@@ -219,6 +228,7 @@ class LiveState:
     def fail(
         self, error: str, usage: Usage, *, permissions_used: str | None = None
     ) -> Work[HeadMoved | None]:
+        check_text(error, "the error of a turn")
         sealing = Sealing("failed", error, usage=usage, permissions_used=permissions_used)
         return self._sealing(sealing)
 
