@@ -160,7 +160,10 @@ def explain(raw: Raw, sql: str) -> str:
     return "\n".join(row[0] for row in rows)
 
 
-def test_every_lookup_of_the_seeds_uses_an_index(filled: Ledger, raw: Raw) -> None:
+def test_every_lookup_of_the_specification_uses_an_index(filled: Ledger, raw: Raw) -> None:
+    # Databases are used again: what a server knows of their tables may be from an empty one.
+    if raw.engine != "sqlite":
+        raw.execute("ANALYZE")
     slow = {}
     for what, index in LOOKUPS.values():
         columns = "turn_id" if what.startswith("threads") else "*"
