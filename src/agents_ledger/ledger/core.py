@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -37,7 +36,7 @@ class Core:
     def __init__(self, db: Database) -> None:
         self.db = db
         self._guard = threading.Lock()
-        self._recovered_at: float | None = None
+        self._recovered_at: int | None = None
         self._broken: Finding | None = None
         self._audited_at: int | None = None
         self._writes = 0
@@ -97,7 +96,7 @@ class Core:
         in a process that lives long, such as a server that was started again at once."""
         if self._recovered_at is None:
             return True
-        return time.monotonic() - self._recovered_at > self.db.limits.recovery_pause_s
+        return abs(now_ms() - self._recovered_at) > self.db.limits.recovery_pause_ms
 
     def recover_if_due(self) -> None:
         if self.is_recovery_due:
@@ -107,7 +106,7 @@ class Core:
 
     def _recover(self) -> tuple[str, ...]:
         failed = live.recover(self.db)
-        self._recovered_at = time.monotonic()
+        self._recovered_at = now_ms()
         return failed
 
     def index_is_due(self) -> bool:
