@@ -305,3 +305,18 @@ def test_a_budget_gives_the_same_whether_all_is_read_or_not(
     whole = limited(context_turns=1000)
 
     assert [whole.context("main", budget=budget).items for budget in budgets] == read_in_part
+
+
+def test_each_request_of_a_turn_begins_with_the_one_before(ledger: Ledger) -> None:
+    requests = []
+    with ledger.turn("main", "q") as turn:
+        for text in ("Looking.", "", "Once more.", ""):
+            requests.append(ledger.context(turn.id).as_anthropic()["messages"])
+            turn.message(text)
+            for _ in range(2):
+                turn.tool_call("Read").complete("found")
+        requests.append(ledger.context(turn.id).as_anthropic()["messages"])
+        turn.respond("a")
+
+    assert [len(request) for request in requests] == [1, 3, 5, 7, 9]
+    assert all(requests[-1][: len(request)] == request for request in requests)

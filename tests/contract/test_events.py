@@ -127,13 +127,12 @@ def test_what_a_harness_marked_as_its_own_was_not_said(ledger: Ledger, raw: Raw)
     odd = [
         Message("user", "nested", metadata_json='{"blocks":[{"meta":true}]}'),
         Message("user", "denied", metadata_json='{"meta":false}'),
-        Message("user", "broken", metadata_json='{"meta":true'),
         Message("user", "other", metadata_json='{"queued":true}'),
     ]
     turn = ledger.record("main", [marked, Message("user", "Plan it."), *odd], "Planned.")
     alone = ledger.record("main", [marked], "Done.")
 
-    said_in = "Plan it.\n\nnested\n\ndenied\n\nbroken\n\nother"
+    said_in = "Plan it.\n\nnested\n\ndenied\n\nother"
     assert said(ledger.events("main")) == [
         ("inbound", said_in),
         ("outbound", "Planned."),

@@ -179,6 +179,32 @@ def test_every_verb_after_the_seal_is_a_conflict(
     assert raw.dump() == before
 
 
+@pytest.mark.parametrize(
+    ("verb", "why"),
+    [
+        (lambda turn, call: turn.stream(None), "a piece of the answer is None"),
+        (lambda turn, call: turn.fail(ValueError("no")), "the error of a turn is ValueError"),
+        (lambda turn, call: call.fail(ValueError("no")), "the error of a tool call is ValueError"),
+        (lambda turn, call: turn.tool_call("Read", id=call.id), "has a tool call 'c' already"),
+    ],
+    ids=["stream", "fail", "call.fail", "id"],
+)
+def test_a_step_that_cannot_be_stored_is_refused_in_words(
+    ledger: Ledger, raw: Raw, verb: Callable[..., object], why: str
+) -> None:
+    with ledger.turn("main", "q") as turn:
+        call = turn.tool_call("Read", id="c")
+        before = raw.dump()
+
+        with pytest.raises(Refused, match=why) as caught:
+            verb(turn, call)
+
+        assert caught.value.hint
+        assert raw.dump() == before
+        call.complete("1")
+        turn.respond("r")
+
+
 def test_a_call_ends_once(ledger: Ledger) -> None:
     with ledger.turn("main", "q") as turn:
         call = turn.tool_call("Read", id="c")

@@ -107,7 +107,7 @@ def test_a_window_cuts_long_texts_and_says_how_long_they_are(ledger: Ledger, pag
     assert window.sizes == {
         (turn.id, turn.query[0].id, "content"): 30,
         (turn.id, turn.tool_calls[0].id, "params_json"): 64,
-        (turn.id, turn.tool_calls[0].id, "result_json"): 70,
+        (turn.id, turn.tool_calls[0].id, "result_json"): 72,
     }
 
 

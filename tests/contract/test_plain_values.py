@@ -21,6 +21,7 @@ from agents_ledger import (
     NotFound,
     Queue,
     Refused,
+    Session,
     ToolCall,
     Usage,
 )
@@ -286,3 +287,38 @@ def test_a_plain_function_summarises_for_asyncio_too(ledger: Ledger, address: st
             return turn.compaction.summary if turn.compaction else ""
 
     assert asyncio.run(compact()) == "Eight whys."
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [None, 3])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda ledger, name: ledger.turn(name, "q"),
+        lambda ledger, name: ledger.get_turn(name),
+        lambda ledger, name: ledger.thread(name),
+        lambda ledger, name: ledger.context(name, query="q"),
+        lambda ledger, name: ledger.head(name),
+        lambda ledger, name: ledger.session(name),
+        lambda ledger, name: ledger.move("main", name),
+        lambda ledger, name: ledger.move(name, "main"),
+        lambda ledger, name: ledger.create_session(Session(name)),
+        lambda ledger, name: ledger.alias(name, "main"),
+        lambda ledger, name: ledger.rename("main", name),
+        lambda ledger, name: ledger.search(name),
+        lambda ledger, name: ledger.files(name),
+    ],
+)
+def test_a_name_that_is_not_text_is_refused_by_every_verb(
+    ledger: Ledger, raw: Raw, verb: Callable[..., object], name: object
+) -> None:
+    ledger.record("main", "q", "a")
+    before = raw.dump()
+
+    with pytest.raises(Refused, match=f"is {name}") as caught:
+        verb(ledger, name)
+
+    assert caught.value.hint == "It is text."
+    assert raw.dump() == before

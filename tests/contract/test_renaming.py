@@ -302,6 +302,21 @@ def test_a_merge_of_an_earlier_version_is_reversed_without_its_aliases(
     assert ledger.session("x").label == "stays"
 
 
+def test_an_alias_that_became_a_label_stays_when_its_session_is_unmerged(ledger: Ledger) -> None:
+    chain(ledger, "stays", 2)
+    chain(ledger, "goes", 1)
+    ledger.alias("nick", "goes")
+    ledger.alias("other", "goes")
+    ledger.merge("stays", "goes")
+    ledger.rename("stays", "nick")
+
+    ledger.unmerge("goes")
+
+    assert ledger.session("nick").label == ledger.session("stays").label == "nick"
+    assert ledger.session("other").label == ledger.session("goes").label == "goes"
+    assert ledger.audit() == ()
+
+
 def test_only_a_merged_session_is_unmerged(ledger: Ledger, raw: Raw) -> None:
     chain(ledger, "main", 1)
     ledger.alias("nick", "main")

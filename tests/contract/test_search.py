@@ -234,6 +234,15 @@ def test_a_bad_page_limit_or_order_is_refused(ledger: Ledger) -> None:
         ledger.search("session:nobody")
 
 
+def test_an_empty_page_is_false(ledger: Ledger, index: Index) -> None:
+    ledger.record("main", "Where is the parser?", "In parser.py.")
+    index()
+
+    assert len(ledger.search("parser")) == 1
+    assert not ledger.search("tokenizer")
+    assert not ledger.files("parser.py")
+
+
 def test_nothing_typed_breaks_the_search(ledger: Ledger, index: Index) -> None:
     ledger.record("main", "it's a \"test\" of c++ (AND) OR NOT * ^ : {x} 'q' \\ 100%", "r")
     index()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agents_ledger import Ledger, NotFound, Refused, StoreUnavailable, Usage
+from agents_ledger import Ledger, NameTaken, NotFound, Refused, StoreUnavailable, Usage
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.turns import threads
 from agents_ledger.store.database import Database, Transaction
@@ -273,7 +273,7 @@ def test_a_thread_is_found_by_its_key(ledger: Ledger) -> None:
     _, rows = ledger.query("SELECT turn_id FROM threads WHERE thread_key = 'chat:1'")
     assert rows == [(turn.id,)]
     assert ledger.thread("main").thread_key is None
-    with pytest.raises(Refused):
+    with pytest.raises(NameTaken, match="chat:1"):
         ledger.record("main", "q", "r", thread_key="chat:1")
 
 

@@ -271,3 +271,22 @@ def test_steps_that_are_added_again_are_stored_once(
     assert [(c.status, c.result_json) for c in stored.tool_calls] == [("completed", '"text"')]
     assert stored.tool_calls[0].message_id == stored.messages[1].id
     assert ledger.audit() == ()
+
+
+def test_steps_that_are_added_again_with_more_are_all_stored(
+    forgetful: tuple[Ledger, Callable[[], None]],
+) -> None:
+    ledger, forget = forgetful
+    turn = ledger.turn("main", "q")
+    steps = (Message("assistant", "let me look"), ToolCall("Read", "{}", '"a"', id="c1"))
+    forget()
+    with pytest.raises(OutcomeUnknown):
+        turn.add(*steps)
+
+    turn.add(*steps, Message("assistant", "once more"), ToolCall("Read", "{}", '"b"', id="c2"))
+    turn.respond("so")
+
+    stored = ledger.get_turn("main")
+    assert [m.content for m in stored.messages] == ["q", "let me look", "once more", "so"]
+    assert [call.id for call in stored.tool_calls] == ["c1", "c2"]
+    assert ledger.audit() == ()

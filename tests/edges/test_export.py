@@ -138,6 +138,7 @@ def test_all_sessions_are_exported_to_a_private_folder(
 ) -> None:
     ledger.record("dm: Ann/Bob", "Hello", "Hi", model="claude-opus-4-8")
     ledger.record("DM ann bob", "Hello", "Hi", workspace_path="/home/dev/shop")
+    ledger.record("売上" * 250, "Hello", "Hi")  # longer than a file name may be
     ledger.create_session("empty")
     folder = tmp_path / "out" / "all"
 
@@ -145,7 +146,7 @@ def test_all_sessions_are_exported_to_a_private_folder(
 
     names = {Path(path).name for path in answer.json["files"]}
     assert "main.md" in names
-    assert len({name.lower() for name in names}) == 3
+    assert len({name.lower() for name in names}) == 4
     assert {path.name for path in folder.iterdir()} == names
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
@@ -160,7 +161,7 @@ def test_all_sessions_are_exported_to_a_private_folder(
 
     assert selected("--model", "opus") == ["dm-Ann-Bob.json"]
     assert selected("--project", "shop") == ["DM-ann-bob.json"]
-    assert len(selected("--since", "1h")) == 3
+    assert len(selected("--since", "1h")) == 4
     assert selected("--until", "1h") == []
     assert selected("--origin", "codex") == []
 

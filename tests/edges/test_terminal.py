@@ -56,7 +56,7 @@ def hostile(file: str) -> str:
     lints = (MessageLint(EVIL, EVIL, EVIL, severity="error"),)
     blocks = (MessageCodeblock(EVIL, EVIL, EVIL),)
     message = Message(
-        "user", EVIL, EVIL, EVIL, EVIL, EVIL, EVIL,  # type: ignore[arg-type]
+        "user", EVIL, "human", EVIL, to_json([EVIL]), to_json({EVIL: EVIL}), EVIL,
         files=files, lints=lints, codeblocks=blocks,
     )  # fmt: skip
     calls = [

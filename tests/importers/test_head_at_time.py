@@ -120,8 +120,9 @@ def test_pages_of_recorded_moves_go_on_by_id(ledger: Ledger, tmp_path: Path) -> 
     latest, earlier = (line for line in ledger.history(LABEL) if not line.computed)
     page = ledger.history(LABEL, before=latest.id)
     assert page[0] == earlier
-    with pytest.raises(Refused, match="'first' is not a valid page cursor"):
-        ledger.history(LABEL, before="first")
+    for before in ("first", "9" * 5000, str(1 << 63)):
+        with pytest.raises(Refused, match=f"'{before[:9]}.* is not a valid page cursor"):
+            ledger.history(LABEL, before=before)
 
 
 @pytest.mark.finding("spec-D")

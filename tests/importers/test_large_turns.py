@@ -260,6 +260,7 @@ def test_a_file_that_several_say_was_read_is_there_once() -> None:
     builder = TurnBuilder("turn", None)
     builder.message("a", "assistant", "Reading.", at=1)
     builder.call("c", "Read", {"file_path": "x.py"}, at=2)
+    builder.result("c", "text", at=3)
     builder.add_files("a", [MessageFile("read", "x.py"), MessageFile("written", "x.py")])
     builder.add_files("a", [MessageFile("written", "x.py")])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents_ledger import Ledger, Refused
+from agents_ledger import Ledger, NameTaken, Refused
 from agents_ledger.importers import pipeline
 from agents_ledger.importers.port.limits import LIMITS
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
@@ -92,3 +92,62 @@ def test_a_renamed_session_that_was_merged_grows_and_can_be_unmerged(
     assert ledger.head(LABEL) == ledger.head("shop") == uid("b1")
     assert [s.label for s in ledger.sessions(status=None)].count(LABEL) == 0
     assert ledger.audit() == ()
+
+
+def a_session_whose_head_was_moved(ledger: Ledger, folder: Path) -> Log:
+    """Its file grew after the move, which another session follows."""
+    log = Log(folder)
+    for name in ("a", "b"):
+        log.user(f"{name}1", "Go on.")
+        log.assistant(f"{name}2", text("Gone."))
+    import_paths(ledger, log.save())
+    ledger.move(LABEL, uid("a1"))
+    log.user("c1", "Go on.")
+    log.assistant("c2", text("Gone."))
+    import_paths(ledger, log.save())
+    assert ledger.head(f"{LABEL}~source") == uid("c1")
+    return log
+
+
+def test_the_session_that_follows_a_source_is_renamed_with_the_other(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = a_session_whose_head_was_moved(ledger, tmp_path)
+    ledger.record("mine~source", "q", "a")
+
+    with pytest.raises(NameTaken, match="'mine~source' leads to session 'mine~source' already"):
+        ledger.rename(LABEL, "mine")
+    ledger.rename(LABEL, "shop")
+    log.user("d1", "Go on.")
+    log.assistant("d2", text("Gone."))
+    report = import_paths(ledger, log.save())
+
+    assert report.faults == []
+    assert {session.label for session in ledger.sessions(status=None)} == {
+        "shop",
+        "shop~source",
+        "mine~source",
+    }
+    assert ledger.head("shop") == uid("a1")
+    assert ledger.head("shop~source") == ledger.head(f"{LABEL}~source") == uid("d1")
+    assert ledger.audit() == ()
+
+
+def test_the_session_that_follows_a_source_has_no_label_of_its_own(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = a_session_whose_head_was_moved(ledger, tmp_path)
+
+    with pytest.raises(Refused, match=f"'{LABEL}~source' follows the source of '{LABEL}'"):
+        ledger.rename(f"{LABEL}~source", "shop")
+    log.user("d1", "Go on.")
+    log.assistant("d2", text("Gone."))
+    report = import_paths(ledger, log.save())
+
+    assert report.faults == []
+    assert ledger.head(f"{LABEL}~source") == uid("d1")
+    # A session that merely has such a label is a person's own.
+    ledger.record("mine", "q", "a")
+    ledger.record("mine~source", "q", "a")
+    assert ledger.rename("mine", "yours").label == "yours"
+    assert ledger.rename("mine~source", "theirs").label == "theirs"

@@ -35,6 +35,7 @@ from openai.types.responses import (
 from agents_ledger import Ledger, Message, ResultItem, TextItem
 from agents_ledger.integrations.openai_agents import ExchangeItems, LedgerSession
 from agents_ledger.ledger.core import Core
+from tests.builders import A_USAGE
 
 
 def said(role: str, text: str) -> Any:
@@ -467,8 +468,12 @@ def test_a_writer_that_was_first_loses_nothing_of_the_other(
     session, other = LedgerSession("main", ledger), LedgerSession("main", open_ledger())
     run(session.add_items([said("user", "one")]))
     run(other.add_items([said("user", "two"), said("assistant", "2")]))
+    session.hooks.model, session.hooks.usage = "gpt-scripted", A_USAGE
     run(session.add_items([said("assistant", "1")]))
 
+    assert ledger.get_turn("main").model == "gpt-scripted"
+    assert ledger.usage("model").total.turns == 3
+    assert ledger.usage("model").total.input_tokens == A_USAGE.input_tokens  # spent once
     assert run(other.get_items()) == [
         said("user", "two"),
         said("assistant", "2"),
@@ -521,6 +526,20 @@ def test_a_killed_run_that_is_cleared_does_not_come_back(tmp_path: Path) -> None
         assert run(session.get_items()) == []
         run(session.add_items([said("user", "again"), said("assistant", "yes")]))
         assert run(session.get_items()) == [said("user", "again"), said("assistant", "yes")]
+
+
+def test_items_of_a_killed_run_that_are_taken_back_do_not_come_back(tmp_path: Path) -> None:
+    address = str(tmp_path / "ledger.db")
+    subprocess.run([sys.executable, "-c", KILLED, address], check=False)
+
+    with Ledger.open(address) as ledger:
+        session = LedgerSession("main", ledger)
+        question, call = run(session.get_items())
+        assert run(session.pop_item()) == call
+        assert run(session.get_items()) == [question]
+        assert run(session.pop_item()) == question
+        assert run(session.get_items()) == []
+        assert run(session.pop_item()) is None
 
 
 def test_exchanges_of_several_turns_from_before_are_read_and_continued(ledger: Ledger) -> None:

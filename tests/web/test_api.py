@@ -111,7 +111,7 @@ def test_an_unchanged_response_is_not_sent_again(running: Running) -> None:
         ("POST /sessions", {"label": "demo"}, "409 name_taken"),
         ("DELETE /sessions", None, "405 method_not_allowed"),
         ("POST /forks", {"target": "zzzz"}, "404 not_found"),
-        ("POST /imports", {"source": 1}, "422 request_refused"),
+        ("POST /imports", {"source": 1}, "422 source_unsupported"),
         ("POST /chat/demo", {"text": "Hello"}, "422 refused"),
     ],
 )

@@ -96,3 +96,35 @@ def test_an_import_that_fails_says_why_on_the_page(
     assert reported.wait(PATIENCE_S)
 
     assert "The import failed: the disk is full" in running.ask("/imports").text
+
+
+def test_after_an_unexpected_error_the_next_import_can_start(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path / ".claude" / "projects" / "shop")
+    log.user("a", "Where are the shoes?")
+    log.assistant("b", text("In the shop."))
+    log.save()
+    home, gate, reported = Home(tmp_path, {}, "linux"), Gate(), threading.Event()
+    gate.failure = BrokenPipeError("the terminal is gone")
+    gate.open()
+    importing = BackgroundImport(ledger, home, FileSelection())
+    job = ImportJob(
+        files=find(home),
+        report=Report(),
+        progress=gate.progress(),
+        on_error=lambda _: reported.set(),
+    )
+    importing.start(job)
+    assert reported.wait(PATIENCE_S)
+    assert importing.status is None
+    assert str(importing.failure) == "BrokenPipeError: the terminal is gone"
+
+    ended = threading.Event()
+    importing.on_end.append(ended.set)
+    importing.start_all()
+
+    assert ended.wait(PATIENCE_S)
+    assert importing.failure is None
+    assert [session.origin for session in ledger.sessions()] == ["claude-code"]
+    importing.stop()

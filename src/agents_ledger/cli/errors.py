@@ -12,6 +12,7 @@ from agents_ledger.model.errors import (
     NotFound,
     Refused,
     StoreUnavailable,
+    code_of,
 )
 
 EXIT_CODES = {NotFound: 3, Conflict: 4, Refused: 5, StoreUnavailable: 6, EngineError: 7}
@@ -28,7 +29,7 @@ def report(error: Exception, *, as_json: bool = False) -> int | None:
         _print("usage", error.format_message(), hint, as_json=as_json)
         return error.exit_code
     if isinstance(error, LedgerError):
-        _print(error.code, str(error), error.hint, as_json=as_json)
+        _print(code_of(error), str(error), error.hint, as_json=as_json)
         return next(code for family, code in EXIT_CODES.items() if isinstance(error, family))
     return None
 

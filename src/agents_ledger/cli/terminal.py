@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from agents_ledger.model.program import as_typed
 from agents_ledger.model.text.sanitize import OTHERS, one_line, visible
 
 SCHEMA_VERSION = 1  # of every JSON answer
@@ -265,8 +266,6 @@ def prompt() -> None:
 
 def diagnostic(kind: str, text: str) -> None:
     """Print `kind: text` on stderr; further lines of the text are indented."""
-    from agents_ledger.model.program import as_typed
-
     first, *rest = lines_of(as_typed(text))
     note((f"{kind}:", "bad" if kind == "error" else "dim"), " ", first)
     for line in rest:

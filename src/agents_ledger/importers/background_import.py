@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +18,7 @@ from agents_ledger.importers.port.homes import Home
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import LedgerError
 
+_log = logging.getLogger("agents_ledger.importers")
 STOP_S = 3.0
 
 
@@ -104,10 +106,19 @@ class BackgroundImport:
             if job.follow and find_spec("watchfiles") is not None:
                 watch.watch(self._ledger, self._home, selection=self._selection, stop=self._stop)
         except LedgerError as error:
+            self._fail(job, error)
+        except Exception as error:  # a defect, or a terminal that is gone
+            _log.exception("the import failed")
+            self._fail(job, LedgerError(f"{type(error).__name__}: {error}", "Start it again."))
+
+    def _fail(self, job: ImportJob, error: LedgerError) -> None:
+        if self._stop.is_set():  # the ledger was closed
             self._job = None
-            if not self._stop.is_set():  # the ledger was closed
-                self.failure = error
-                job.on_error(error)
+            return
+        # Before the job ends: a page that asks in between shows one of them.
+        self.failure = error
+        self._job = None
+        job.on_error(error)
 
     def _import(self, job: ImportJob, tick: Progress) -> None:
         def advance(size: float) -> None:

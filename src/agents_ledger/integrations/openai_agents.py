@@ -143,7 +143,12 @@ class LedgerSession:
         if self.session_id not in self._exchanges:
             self._exchanges[self.session_id] = None
             items = await in_thread(self._interrupted)
-            return await self._begin(items) if items else None
+            if not items:
+                return None
+            continued = await self._begin(items)
+            # It replaces the one that was interrupted, also if its items are taken back.
+            await in_thread(self._ledger.forget_unfinished, self.session_id)
+            return continued
         exchange = self._exchanges[self.session_id]
         self._exchanges[self.session_id] = None
         return exchange
@@ -176,9 +181,12 @@ class LedgerSession:
                 parts.response, steps=parts.steps, usage=self.hooks.usage, model=self.hooks.model
             )
         except HeadMoved:
-            # Another writer was first: the turn is a branch now, and its items follow the head.
+            # Another writer was first: the turn is a branch now, and its items follow the head. The
+            # tokens were spent once: they stay with the branch.
             query, steps, response = ExchangeItems().add(exchange.items + items, live=False)
-            await self._writing.record(self.session_id, query, response, steps=steps)
+            await self._writing.record(
+                self.session_id, query, response, steps=steps, model=self.hooks.model
+            )
         exchange.sealed = True
         self.hooks.reset()
 

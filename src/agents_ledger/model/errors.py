@@ -51,10 +51,10 @@ class LedgerError(Exception):
         if self.hint:
             self.add_note(f"Hint: {self.hint}")
 
-    @property
-    def code(self) -> str:
-        """The kind of the error in JSON: the name of its class, as in head_moved."""
-        return "".join(f"_{c.lower()}" if c.isupper() else c for c in type(self).__name__)[1:]
+
+def code_of(error: LedgerError) -> str:
+    """The kind of an error in JSON: the name of its class, as in head_moved."""
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in type(error).__name__)[1:]
 
 
 class NotFound(LedgerError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -28,6 +27,8 @@ def command_of(script: str, environment: Mapping[str, str], folder: Path | None)
         return f"{shlex.quote(sys.executable)} -m agents_ledger"
     if path.stem != NAME:  # a program of its own, which uses the library
         return NAME
+    import shutil  # takes 2 ms, and few commands print a command
+
     on_path = shutil.which(NAME, path=environment.get("PATH", ""))
     is_ours = on_path is not None and os.path.realpath(on_path) == os.path.realpath(path)
     # uv adds the folder of the program to PATH, but only for this process.

@@ -88,6 +88,12 @@ def encoded(value: object, name: str) -> str:
         raise Refused(f"{name} cannot be encoded as JSON: {error}") from error
 
 
+def check_text(value: object, name: str) -> None:
+    """Refuse a value that a caller passed, if it is not text."""
+    if not isinstance(value, str):
+        raise Refused(f"{name} is {value!r:.80}", "It is text.")
+
+
 def _plain(value: object) -> object:
     """Without numbers that are none: JSON has no word for them."""
     if isinstance(value, Mapping):

@@ -17,6 +17,7 @@ from agents_ledger.model.errors import (
     NotFound,
     Refused,
     StoreUnavailable,
+    code_of,
 )
 from agents_ledger.model.text.json_limits import JsonTooLarge
 
@@ -55,7 +56,7 @@ class ErrorBody(Struct, frozen=True):
 def problem_of(error: Exception) -> tuple[int, ErrorBody]:
     if isinstance(error, LedgerError):
         status = next(code for family, code in STATUS.items() if isinstance(error, family))
-        return status, ErrorBody(error.code, str(error), error.hint)
+        return status, ErrorBody(code_of(error), str(error), error.hint)
     if isinstance(error, ValidationException):
         faults = error.extra if isinstance(error.extra, list) else []
         details = "; ".join(map(_detail, faults))

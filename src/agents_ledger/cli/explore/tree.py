@@ -19,6 +19,7 @@ from agents_ledger.cli.terminal import Output, Span, fit, note, width_of
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.program import as_typed
 from agents_ledger.model.reports.trees import Node, Subagent, Tree
 from agents_ledger.model.text import humanize
 from agents_ledger.render.summaries import compacted
@@ -98,8 +99,6 @@ class Draw:
             trees = [self._tree(root) for root in roots[:limit]]
             self._run.out.json(trees=trees, more=len(roots) > limit)
             return
-        from agents_ledger.model.program import as_typed
-
         if not roots:
             start = "No turns. Import history or record a demonstration with `agents-ledger up`."
             note(as_typed(start) if since is until is None else "No tree matches.")

@@ -38,7 +38,7 @@ SUFFIXES: dict[str, Form] = {
 }
 EXTENSIONS: dict[str, str] = {form: suffix for suffix, form in reversed(SUFFIXES.items())}
 SESSIONS_PER_READ = 200
-NAME_MAX = 100
+NAME_MAX = 200  # bytes; file systems allow 255, with the extension
 
 
 class ExportRequest(NamedTuple):
@@ -260,7 +260,8 @@ def _write_all(run: Invocation, ledger: Ledger, request: ExportRequest) -> None:
 
 def _file_name(label: str, taken: set[str]) -> str:
     """A file name for a label, on any system, that is not taken; now it is."""
-    plain = re.sub(r"[^\w.-]+", "-", label).strip("-.")[:NAME_MAX] or "session"
+    plain = re.sub(r"[^\w.-]+", "-", label).strip("-.").encode()[:NAME_MAX].decode(errors="ignore")
+    plain = plain or "session"
     name, number = plain, 1
     while name.lower() in taken:
         number += 1

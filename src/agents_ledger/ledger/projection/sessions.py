@@ -170,7 +170,7 @@ def follow(tx: Transaction, session: DerivedSession, imported_head: str | None) 
     # Somebody continued from the head of the source: nothing new is to be shown.
     if pointer.thread_id and threads.on_thread(tx, session.head, pointer.thread_id):
         return
-    follower_label = f"{session.label}~source"
+    follower_label = names.follower_of(session.label)
     follower = heads.find(tx, follower_label, exact=True)
     if follower is None:
         heads.create(

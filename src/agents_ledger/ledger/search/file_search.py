@@ -12,6 +12,7 @@ from agents_ledger.ledger.search.turn_search import Candidate, SearchRun, page_o
 from agents_ledger.ledger.sessions.lookup import holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import Action, Touch, Touched
+from agents_ledger.model.turns import check_text
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.text import in_batches
 
@@ -32,6 +33,7 @@ def files(
     """The turns that touched a file, newest first. A path that ends with a slash is a folder."""
     if not 1 <= limit <= LIMIT_MAX:
         raise Refused(f"limit is {limit}; it is between 1 and {LIMIT_MAX}")
+    check_text(path, "a path")
     if len(path) > PATH_MAX:
         raise Refused(f"a path has at most {PATH_MAX:,} characters, not {len(path):,}")
     wanted = _plain(path)

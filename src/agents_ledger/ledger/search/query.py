@@ -14,7 +14,7 @@ from agents_ledger.ledger.search import tokenizer
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import PARTS, Part
 from agents_ledger.model.text.dates import moment
-from agents_ledger.model.turns import MessageRole
+from agents_ledger.model.turns import MessageRole, check_text
 
 Facet = Literal["project", "model", "tool", "file", "state"]
 Scope = Literal["session", "origin", "persona"]
@@ -68,6 +68,7 @@ class SearchQuery(Struct):
 
 def parse(text: str, now_ms: int) -> SearchQuery:
     """Parse a search; an unknown operator is plain text."""
+    check_text(text, "a search")
     if len(text) > CHARS_MAX:
         raise Refused(f"a search has at most {CHARS_MAX:,} characters, not {len(text):,}", _SHORTER)
     query = SearchQuery([], [], [])

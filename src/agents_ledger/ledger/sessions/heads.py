@@ -13,6 +13,7 @@ from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import Conflict, HeadMoved, NameTaken, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.sessions import DEFAULT_PERSONA, NATIVE, MoveReason, Session, SessionStatus
+from agents_ledger.model.turns import check_text
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_session
 
@@ -48,6 +49,7 @@ def find(tx: Transaction, key: str, *, exact: bool = False) -> Pointer | None:
 
 
 def _look(tx: Transaction, key: str, *, exact: bool) -> list[tuple[Any, ...]]:
+    check_text(key, "the name of a session")
     return tx.run("find_session_exactly" if exact else "find_session", key=key)
 
 
@@ -110,6 +112,7 @@ def _create(tx: Transaction, session: Session, reason: MoveReason = "record") ->
 
 def check_label(tx: Transaction, label: str) -> None:
     """Refuse what cannot be a label or an alias."""
+    check_text(label, "the name of a session")
     if not label or len(label) > LABEL_MAX:
         raise Refused(f"a label has 1 to {LABEL_MAX} characters, this one {len(label)}")
     check_is_no_turn(tx, label)
@@ -334,6 +337,7 @@ def note(tx: Transaction, label: str, reason: MoveReason) -> None:
 
 def get(tx: Transaction, key: str, *, exact: bool = False) -> Session:
     """A session by label or alias; with `exact` only by label, also if it was merged."""
+    check_text(key, "the name of a session")
     rows = tx.run("session_exactly" if exact else "session", key=key)
     if not rows:
         raise NotFound(f"there is no session {key!r}")

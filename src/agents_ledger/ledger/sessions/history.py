@@ -18,6 +18,7 @@ from agents_ledger.store.rows import to_move
 
 # Read at once while looking for the turn of a time.
 _WINDOW = 1000
+_DIGITS_MAX = len(str(LATEST))
 
 
 def head(tx: Transaction, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
@@ -74,7 +75,7 @@ def _position(before: str | int | None) -> tuple[int, str | None]:
     if before is None:
         return LATEST, None
     number, colon, turn_id = str(before).partition(":")
-    if not number.isdecimal() or int(number) > LATEST:
+    if not number.isdecimal() or len(number) > _DIGITS_MAX or int(number) > LATEST:
         raise Refused(
             f"{before!r:.80} is not a valid page cursor", "Pass the cursor of the last line."
         )

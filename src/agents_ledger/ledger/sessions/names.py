@@ -16,6 +16,7 @@ from agents_ledger.store.rows import to_alias
 from agents_ledger.store.text import in_batches
 
 _REASONS = frozenset(get_args(AliasReason))
+_FOLLOWER = "~source"  # ends the label of a session that follows the source of another
 _MERGED = "before_merge"  # in the metadata of a merged session: what unmerge() restores
 # Everything that refers to a session by its label; the calls and tasks that do are never rewritten.
 _RENAMED = (
@@ -75,32 +76,54 @@ def remove(tx: Transaction, alias: str) -> Alias:
     return removed
 
 
+def follower_of(label: str) -> str:
+    """The label of the session that follows the source of one whose head somebody moved."""
+    return f"{label}{_FOLLOWER}"
+
+
 def rename(tx: Transaction, key: str, label: str) -> Session:
     """Give a session another label. The former one becomes an alias."""
     session = heads.get(tx, heads.existing(tx, key).label, exact=True)
     if session.label == label:
         return session
     _check_renamable(tx, session)
+    _rename(tx, session.label, label)
+    follower = heads.find(tx, follower_of(session.label))
+    if follower is not None and _follows(heads.get(tx, follower.label, exact=True), session.label):
+        _rename(tx, follower.label, follower_of(label))
+    return heads.get(tx, label, exact=True)
+
+
+def _follows(session: Session, followed: str) -> bool:
+    return session.created_as == "import" and session.label == follower_of(followed)
+
+
+def _rename(tx: Transaction, former: str, label: str) -> None:
     pointer = heads.find(tx, label)
     if pointer is None:
         heads.check_label(tx, label)
-    elif pointer.label != session.label or tx.run("session_exactly", key=label):
+    elif pointer.label != former or tx.run("session_exactly", key=label):
         raise NameTaken(f"{label!r} leads to session {pointer.label!r} already")
     else:
         tx.run("delete_name", name=label)  # its alias becomes its label
     now = now_ms()
-    tx.run("copy_session", from_label=session.label, to_label=label)
+    tx.run("copy_session", from_label=former, to_label=label)
     tx.run("insert_name", name=label, session_label=label, created_at=now, reason=None)
     # Aliases first, the label itself after them: at no moment is there a chain.
-    tx.run("repoint_names", from_label=session.label, to_label=label)
-    tx.run("rename_label", from_label=session.label, to_label=label, now=now)
+    tx.run("repoint_names", from_label=former, to_label=label)
+    tx.run("rename_label", from_label=former, to_label=label, now=now)
     for statement in _RENAMED:
-        tx.run(statement, from_label=session.label, to_label=label)
+        tx.run(statement, from_label=former, to_label=label)
     heads.note(tx, label, "rename")
-    return heads.get(tx, label, exact=True)
 
 
 def _check_renamable(tx: Transaction, session: Session) -> None:
+    followed = session.label.removesuffix(_FOLLOWER)
+    if _follows(session, followed):
+        raise Refused(
+            f"session {session.label!r} follows the source of {followed!r} and is named after it",
+            f"Rename {followed!r}, or add an alias or a title.",
+        )
     # A sealed call names the session it spawned, and a task its session.
     if session.is_subagent:
         raise Refused(

@@ -31,6 +31,7 @@ from agents_ledger.model.turns import (
     Turn,
     TurnStatus,
     Usage,
+    check_text,
     encoded,
 )
 from agents_ledger.store.database import Database, Transaction, Work
@@ -52,7 +53,7 @@ class LiveKey(NamedTuple):
     session: str = ""  # the key it was begun with
 
 
-class Steps(NamedTuple):
+class LiveSteps(NamedTuple):
     """Messages and calls to commit together."""
 
     messages: tuple[Message, ...] = ()
@@ -61,7 +62,7 @@ class Steps(NamedTuple):
     again: bool = False  # they may be stored: an earlier commit had an unknown outcome
 
 
-NO_STEPS = Steps()
+NO_STEPS = LiveSteps()
 
 
 class Sealing(NamedTuple):
@@ -72,7 +73,7 @@ class Sealing(NamedTuple):
     model: str | None = None
     provider: str | None = None
     permissions_used: str | None = None
-    steps: Steps = NO_STEPS  # the last ones before the response
+    steps: LiveSteps = NO_STEPS  # the last ones before the response
 
 
 class LiveState:
@@ -101,6 +102,9 @@ class LiveState:
             yield
         except OutcomeUnknown:
             self._unsure += [step for step in steps if step not in self._unsure]
+            raise
+        except BaseException:  # not stored
+            self._call_ids -= {step.id for step in steps if isinstance(step, ToolCall)}
             raise
         self._unsure = [step for step in self._unsure if step not in steps]
 
@@ -154,13 +158,15 @@ class LiveState:
             ToolCall(tool_name, params_json, status="running", id=call_id, tool_number=tool_number)
         )
         earlier = self._repeated(call)
-        filled = earlier or recording.fill_call(
-            call, self.id, self._next(), now_ms(), self._speaker
-        )
+        if earlier is not None:
+            return earlier
+        if call_id in self._call_ids:
+            raise recording.repeated_call(call_id)
+        filled = recording.fill_call(call, self.id, self._next(), now_ms(), self._speaker)
         self._call_ids.add(filled.id)
         return filled
 
-    def steps(self, steps: Sequence[Message | ToolCall]) -> Steps:
+    def steps(self, steps: Sequence[Message | ToolCall]) -> LiveSteps:
         """Messages and calls as they are stored. Calls after an assistant message belong to it; a
         call that the turn has already is its outcome."""
         now, speaker = now_ms(), self._speaker
@@ -179,12 +185,12 @@ class LiveState:
                 call = self._repeated(step)
                 calls.append(call or recording.fill_call(step, self.id, self._next(), now, speaker))
         again = any(step in self._unsure for step in (*messages, *calls))
-        return Steps(tuple(messages), tuple(calls), tuple(outcomes), again)
+        return LiveSteps(tuple(messages), tuple(calls), tuple(outcomes), again)
 
-    def add(self, steps: Steps) -> Work[None]:
+    def add(self, steps: LiveSteps) -> Work[None]:
         return partial(add_steps, live=self.live, steps=steps)
 
-    def added(self, steps: Steps) -> None:
+    def added(self, steps: LiveSteps) -> None:
         """After the commit of steps."""
         self._call_ids.update(call.id for call in steps.calls)
         speakers = [message.id for message in steps.messages if message.role == "assistant"]
@@ -194,12 +200,15 @@ class LiveState:
         return partial(start_call, live=self.live, call=call, again=call in self._unsure)
 
     def finish(self, call: ToolCall, status: CallStatus, **outcome: str | None) -> Work[None]:
+        if outcome.get("error") is not None:
+            check_text(outcome["error"], "the error of a tool call")
         return partial(finish_call, live=self.live, call_id=call.id, status=status, **outcome)  # type: ignore[arg-type]
 
     def spawn(self, call: ToolCall, child: Session) -> Work[Session]:
         return partial(spawn, live=self.live, call_id=call.id, child=child)
 
     def stream(self, text: str) -> Work[None]:
+        check_text(text, "a piece of the answer")
         after = self._pieces if text in self._unsure else None
         return partial(stream, live=self.live, text=text, after=after)
 
@@ -219,6 +228,7 @@ class LiveState:
     def fail(
         self, error: str, usage: Usage, *, permissions_used: str | None = None
     ) -> Work[HeadMoved | None]:
+        check_text(error, "the error of a turn")
         sealing = Sealing("failed", error, usage=usage, permissions_used=permissions_used)
         return self._sealing(sealing)
 
@@ -286,28 +296,23 @@ def add_message(
     recording.write_messages(tx, (message,))
 
 
-def add_steps(tx: Transaction, live: LiveKey, steps: Steps) -> None:
+def add_steps(tx: Transaction, live: LiveKey, steps: LiveSteps) -> None:
     """Commit messages, calls and outcomes of calls."""
     _session_of(tx, live)
     _write_steps(tx, live, steps)
 
 
-def _write_steps(tx: Transaction, live: LiveKey, steps: Steps) -> None:
-    if steps.again and _is_stored(tx, steps):
-        return
-    recording.write_messages(tx, steps.messages)
-    if steps.calls:
-        tx.run_many("insert_tool_call", steps.calls)
+def _write_steps(tx: Transaction, live: LiveKey, steps: LiveSteps) -> None:
+    messages, calls = steps.messages, steps.calls
+    if steps.again:
+        # A repeated call may have more steps than the one whose outcome is unknown.
+        messages = tuple(m for m in messages if not tx.run("message_turn", id=m.id))
+        calls = tuple(c for c in calls if not tx.run("call_outcome", turn_id=c.turn_id, id=c.id))
+    recording.write_messages(tx, messages)
+    if calls:
+        tx.run_many("insert_tool_call", calls)
     for call in steps.outcomes:
         _write_outcome(tx, live, call.id, call.status, (call.result_json, call.error))
-
-
-def _is_stored(tx: Transaction, steps: Steps) -> bool:
-    """Whether an earlier attempt was committed: all of its steps were, or none."""
-    if steps.messages:
-        return bool(tx.run("message_turn", id=steps.messages[0].id))
-    call = steps.calls[0]
-    return bool(tx.run("call_outcome", turn_id=call.turn_id, id=call.id))
 
 
 def start_call(tx: Transaction, live: LiveKey, call: ToolCall, *, again: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from types import SimpleNamespace as Row
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
@@ -33,6 +33,7 @@ from agents_ledger.model.turns import (
     Turn,
     TurnRole,
     Usage,
+    check_text,
     encoded,
     is_json,
 )
@@ -52,7 +53,6 @@ _HASH_VERSION = b"turn/1\0"
 _HASH_PIECE = 2047
 _JSON_FIELDS = ("tools_available", "permissions_granted", "permissions_used")
 _TEXTS = (
-    "session",
     "error",
     "model",
     "provider",
@@ -129,7 +129,7 @@ def messages_of(query: Query) -> tuple[Message, ...]:
 
 
 def _several(values: Iterable[Any], expected: str) -> tuple[Any, ...]:
-    if not isinstance(values, Iterable):
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
         raise Refused(f"{expected}, not {values!r:.80}")
     return tuple(values)
 
@@ -196,6 +196,7 @@ def _check(new: NewTurn) -> None:
         raise Refused(f"a turn's role is one of {_words(_TURN_ROLES)}, not {new.role!r}")
     if new.status not in ("completed", "failed"):
         raise Refused(f"a recorded turn is completed or failed, not {new.status!r}")
+    check_text(new.session, "the name of a session")
     _check_texts(new, _TEXTS)
     check_response(new.response)
     check_usage(new.usage)
@@ -203,7 +204,9 @@ def _check(new: NewTurn) -> None:
     _check_times(new.started_at, new.completed_at)
     if (new.status == "failed") != (new.error is not None):
         raise Refused("a failed turn says why in `error`, a completed one has none")
-    open_calls = [s for s in new.steps if isinstance(s, ToolCall) and s.status in OPEN_CALL]
+    calls = [step for step in new.steps if isinstance(step, ToolCall)]
+    _check_call_ids([call.id for call in calls if call.id])
+    open_calls = [call for call in calls if call.status in OPEN_CALL]
     if open_calls and new.status == "completed":
         raise Refused(
             f"tool call {open_calls[0].id or open_calls[0].tool_name!r} of a completed turn is"
@@ -212,8 +215,21 @@ def _check(new: NewTurn) -> None:
         )
 
 
+def _check_call_ids(ids: list[str]) -> None:
+    if len(set(ids)) < len(ids):
+        raise repeated_call(next(call_id for call_id in ids if ids.count(call_id) > 1))
+
+
+def repeated_call(call_id: str) -> Refused:
+    return Refused(
+        f"the turn has a tool call {call_id!r:.80} already",
+        "Give each call of a turn an id of its own, or leave `id` out.",
+    )
+
+
 def check_id(chosen: str) -> None:
     """Refuse an id that could not be typed, or told from what stands around it."""
+    check_text(chosen, "an id")
     if not is_id(chosen):
         raise Refused(
             f"{chosen[:80]!r} cannot be an id",
@@ -262,7 +278,10 @@ def checked_step(step: StepT) -> StepT:
         _check_call(step)
         texts, json_texts = _CALL_FIELDS
     else:
-        raise Refused(f"a turn consists of messages and tool calls, not {type(step).__name__}")
+        raise Refused(
+            f"a turn consists of messages and tool calls, not {type(step).__name__}",
+            "Use Message(role, content), or ToolCall.of(name, params, result).",
+        )
     _check_texts(step, texts)
     values = {}
     for name in json_texts:

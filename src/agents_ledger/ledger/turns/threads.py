@@ -13,7 +13,7 @@ from agents_ledger.model.agents import config as configs
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.errors import Ambiguous, NameTaken, NotFound, Refused
 from agents_ledger.model.sessions import Thread
-from agents_ledger.model.turns import Turn, Usage
+from agents_ledger.model.turns import Turn, Usage, check_text
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_compaction, to_turn
 
@@ -146,6 +146,7 @@ def remove(tx: Transaction, turn_id: str) -> None:
 def resolve(tx: Transaction, target: str, *, exact: bool = False) -> str | None:
     """The turn of a target: a session's head (None if it is empty), or a turn by its id or a prefix
     of it."""
+    check_text(target, "a session or turn")
     rows = tx.run("session_exactly" if exact else "session", key=target)
     if rows:
         head: str | None = rows[0][1]
@@ -155,6 +156,7 @@ def resolve(tx: Transaction, target: str, *, exact: bool = False) -> str | None:
 
 def resolve_turn(tx: Transaction, target: str, *, prefix_min: int = PREFIX_MIN) -> str:
     """A turn by its id or a prefix of it."""
+    check_text(target, "a session or turn")
     if tx.run("turn_status", id=target):
         return target
     if len(target) >= prefix_min:
@@ -228,6 +230,7 @@ def thread(
     exact: bool = False,
 ) -> Thread:
     """The thread of a target; see Ledger.thread."""
+    check_text(target, "a session or turn")
     if last is not None and last < 0:
         raise Refused(f"last is {last}; it must not be negative")
     rows = [] if exact else tx.run("session_stand", key=target)

@@ -72,6 +72,9 @@ class Found(Struct, frozen=True):
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
 
+    def __len__(self) -> int:
+        return len(self.hits)
+
     def by_session(self) -> tuple[tuple[str | None, tuple[Hit, ...]], ...]:
         """The hits under the session that each belongs to, both in the order found."""
         grouped: dict[str | None, list[Hit]] = {}
@@ -101,3 +104,6 @@ class Touched(Struct, frozen=True):
 
     def __iter__(self) -> Iterator[Touch]:
         return iter(self.touches)
+
+    def __len__(self) -> int:
+        return len(self.touches)

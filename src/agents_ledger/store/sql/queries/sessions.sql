@@ -182,14 +182,16 @@ WHERE name = :label AND session_label <> :label AND reason = :reason
 RETURNING name;
 
 -- take_alias_back --
--- Unless it was made to lead elsewhere since.
-UPDATE names SET session_label = :to_label WHERE name = :alias AND session_label = :from_label;
+-- Unless it was made to lead elsewhere since, or is the label of the other session now.
+UPDATE names SET session_label = :to_label
+WHERE name = :alias AND session_label = :from_label AND name <> session_label;
 
 -- name --
 SELECT session_label, reason FROM names WHERE name = :name;
 
 -- delete_name --
-DELETE FROM names WHERE name = :name;
+-- An alias, never a label: a rename may have made it one meanwhile.
+DELETE FROM names WHERE name = :name AND name <> session_label;
 
 -- renamed_labels --
 -- Former labels with the labels of today.
