@@ -316,7 +316,7 @@ def test_another_step_with_the_same_id_is_a_conflict(ask: Ask) -> None:
     ask("ldg:live:respond", turn_id="turn-1", response="r")
     with pytest.raises(BusError, match="turn turn-1 is completed"):
         ask("ldg:live:message", turn_id="turn-1", message="late")
-    with pytest.raises(BusError, match="turn turn-1 is sealed"):
+    with pytest.raises(BusError, match="turn turn-1 is completed"):
         ask("ldg:live:respond", turn_id="turn-1", response="other")
 
 

@@ -228,7 +228,10 @@ def test_a_writer_that_expects_an_empty_session_is_told_of_its_head(ledger: Ledg
         ({"id": 'a "quoted" id'}, "cannot be an id"),
         ({"id": ""}, "cannot be an id"),
         ({"id": 5}, "an id is 5"),
-        ({"query": [a_message(id="m"), a_message(id="m")]}, "rules forbid this"),
+        (
+            {"query": [a_message(id="m"), a_message(id="m")]},
+            "there is a message with this id already",
+        ),
         ({"session": None}, "the name of a session is None"),
         ({"session": ""}, "label has 1 to 512 characters"),
         ({"session": "x" * 513}, "label has 1 to 512 characters"),

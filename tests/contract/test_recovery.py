@@ -13,6 +13,7 @@ import pytest
 
 from agents_ledger import Conflict, Ledger
 from agents_ledger.ledger.core import Core
+from agents_ledger.model.limits import LIMITS, LedgerLimits
 from agents_ledger.store.database import Database, open_database
 from agents_ledger.store.postgres.engine import PostgresDatabase
 from agents_ledger.store.sqlite.engine import SqliteDatabase
@@ -60,11 +61,11 @@ def writing(address: str) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def database(address: str) -> Database:
+def database(address: str, limits: LedgerLimits = LIMITS) -> Database:
     """As `open_database`, with a lease that a test can wait for."""
     if address.startswith("postgres"):
-        return PostgresDatabase(address, lease_ms=LEASE_MS)
-    return open_database(address)
+        return PostgresDatabase(address, lease_ms=LEASE_MS, limits=limits)
+    return open_database(address, limits=limits)
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def kill(process: subprocess.Popen[str], address: str) -> None:
     process.wait()
     time.sleep(LEASE_MS / 1000 * 1.5)
     with Raw(address) as raw, closing(database(address)) as other:
-        writer_id = raw.one("SELECT id FROM writers")
+        writer_id = raw.one("SELECT writer_id FROM live_turns")
         until(lambda: other.is_dead(writer_id, 1 << 40))
 
 
@@ -119,6 +120,22 @@ def test_a_handle_recovers_by_itself_before_its_first_write(
     if raw.engine == "sqlite":
         ledger.close()
         assert not list(Path(address).parent.glob("*.writer-*"))
+
+
+@pytest.mark.parametrize("pause_ms", [0, 3_600_000])
+def test_a_handle_that_stays_open_recovers_from_time_to_time(address: str, pause_ms: int) -> None:
+    """A server that is started again at once finds the lease of the one before still valid."""
+    limits = LedgerLimits(recovery_pause_ms=pause_ms)
+    with Ledger(Core(database(address, limits))) as ledger:
+        with writing(address) as process:
+            ledger.record("other", "q", "r")
+            assert ledger.get_turn("the-turn").status == "streaming"
+            kill(process, address)
+
+        ledger.record("other", "q", "r")
+
+        expected = "failed" if pause_ms == 0 else "streaming"
+        assert ledger.get_turn("the-turn").status == expected
 
 
 def test_a_reader_recovers_nothing(address: str, handle: Callable[[], Ledger], raw: Raw) -> None:
@@ -220,6 +237,7 @@ def test_a_writer_that_was_taken_for_dead_is_told(
 
 IDLE_WRITER = """
 import sys
+from agents_ledger.model.limits import LIMITS, LedgerLimits
 from agents_ledger.store.database import open_database
 
 print(open_database(sys.argv[1]).writer().id, flush=True)

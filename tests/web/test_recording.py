@@ -83,6 +83,7 @@ def test_another_persona_of_a_new_session_needs_the_scope_admin(
     for path in ("/turns", "/live-turns", "/bus/ldg:turn:record", "/bus/ldg:live:begin"):
         refused = writer.post(path, body)
         assert refused.status == 403, path
+        assert "/bus/" in path or "choosing the persona 'root'" in refused.json["message"]
         assert "'admin'" in refused.json["message"]
     assert served.ledger.sessions() == ()
 
@@ -142,6 +143,9 @@ def test_turns_of_clients_that_vanish_fail_in_time_and_when_the_server_stops(
     until(lambda: running.ledger.get_turn(vanished).status == "failed")
     late = writer.post(f"/live-turns/{vanished}/respond", {"response": "r"})
     assert late.status == 409
+    assert late.json["message"] == f"turn {vanished} is failed: no request for 0.2 seconds"
+    gone = writer.post(f"/live-turns/{vanished}/fail", {"error": "e"})
+    assert (gone.status, gone.json["message"]) == (409, late.json["message"])
 
     patient = {"session": "other", "query": "q", "idle_timeout_s": 600, "id": "patient"}
     writer.post("/live-turns", patient)
@@ -152,6 +156,71 @@ def test_turns_of_clients_that_vanish_fail_in_time_and_when_the_server_stops(
         assert (turn.status, turn.error) == ("failed", "the server stopped")
         assert ledger.live_turns() == ()
         assert ledger.audit() == ()
+
+
+CUT = {"session": "cut", "query": "a \ud83d", "response": "\ude00 b"}
+
+
+@pytest.mark.parametrize("path", ["/turns", "/bus/ldg:turn:record"])
+def test_a_text_that_is_cut_within_a_character_is_kept(
+    served: Running, writer: Client, path: str
+) -> None:
+    """JSON.stringify writes half a character as an unpaired surrogate."""
+    assert writer.post(path, CUT).status in (200, 201)
+
+    [turn] = served.ledger.thread("cut").turns
+    assert [message.content for message in turn.messages] == [CUT["query"], CUT["response"]]
+
+
+def test_pieces_cut_within_a_character_are_joined(writer: Client) -> None:
+    live = "/live-turns/" + writer.post("/live-turns", {"session": "s", "query": "q"}).json["id"]
+    for piece in ("It is \ud83d", "\ude00."):
+        assert writer.post(f"{live}/stream", {"text": piece}).status == 200
+
+    turn = writer.post(f"{live}/respond", {}).json
+    assert turn["messages"][-1]["content"] == "It is \N{GRINNING FACE}."
+
+
+@pytest.mark.parametrize("path", ["/turns", "/live-turns", "/imports", "/bus/ldg:turn:record"])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"session": "s", "query": "caf\xe9"}', "the body is not UTF-8"),
+        (b"", "the body is missing; send JSON"),
+        (b"[1]", "body: Expected `object`, got `array`"),
+        (b'{"session": "\\ud83d", "query": NaN}', "JSON is malformed"),
+        (b'{"session": "\\ud83d"', "Input data was truncated"),
+    ],
+)
+def test_a_body_that_is_no_json_object_is_refused_in_words(
+    running: Running, path: str, body: bytes, message: str
+) -> None:
+    answer = running.ask(f"/api/v1{path}", method="POST", body=body)
+
+    assert answer.status == 400
+    assert answer.json["message"].startswith(message)
+
+
+def test_an_id_of_another_message_is_refused_in_words(writer: Client) -> None:
+    turn = {"session": "s", "query": {"role": "user", "content": "q", "id": "m"}}
+    assert writer.post("/turns", turn).status == 201
+
+    refused = writer.post("/turns", {**turn, "session": "other"})
+
+    assert refused.status == 422
+    assert refused.json["message"] == "there is a message with this id already"
+    assert refused.json["hint"] == "The ids of messages are unique in a ledger: use a new one."
+
+
+def test_openapi_describes_tokens_and_routes(running: Running) -> None:
+    document = running.ask("/api/openapi/v1.json").json
+
+    [name] = document["security"][0]
+    scheme = document["components"]["securitySchemes"][name]
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+    for path, methods in document["paths"].items():
+        for method, route in methods.items():
+            assert route.get("description"), f"{method} {path}"
 
 
 def test_openapi_describes_every_field_of_a_turn(running: Running) -> None:

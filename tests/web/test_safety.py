@@ -7,11 +7,12 @@ import http.client
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agents_ledger import Refused
+from agents_ledger import Ledger, Refused
 from agents_ledger.asgi.limits import ClientBuckets
 from agents_ledger.cli.servers.server import Server, Serving
 from agents_ledger.ledger.access import Tokens
@@ -254,3 +255,83 @@ def test_a_server_on_all_addresses_prints_one_that_opens(
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with browser.open(running.server.address_with_token, timeout=PATIENCE_S) as page:
         assert page.status == 200
+
+
+NAMED = Serving(port=0, names=("ledger.example.org",))
+
+
+@pytest.mark.parametrize("host", ["ledger.example.org", "Ledger.Example.org:8443"])
+def test_a_proxy_with_tls_passes_a_name_on(own_server: Callable[..., Running], host: str) -> None:
+    """A proxy keeps the Host header, which has its port or none, and not that of this server."""
+    running = own_server(NAMED)
+    named = {"Host": host}
+
+    assert running.ask("/api/v1/sessions", headers=named).status == 200
+
+    answer = running.ask(f"/?token={running.server.secret}", token=None, headers=named)
+    assert answer.status == 303
+    assert answer.headers["set-cookie"].endswith("; Secure")
+    cookie = answer.headers["set-cookie"].partition(";")[0]
+    form = {"csrf": csrf_of(cookie.partition("=")[2]), "label": "new"}
+
+    def post(origin: str) -> int:
+        sent = {"Cookie": cookie, "Host": host}
+        return posted(running, "/api/v1/sessions", form, sent, Origin=origin)
+
+    assert post(f"https://{host.lower()}") != 403
+    for origin in (
+        f"http://{host.lower()}",
+        "https://ledger.example.org:9999",
+        "https://evil.example",
+        f"http://127.0.0.1:{running.server.port + 1}",
+    ):
+        assert post(origin) == 403
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "ledger.example.org.evil.example",
+        "evil.ledger.example.org",
+        "ledger.example.org:443:443",
+        "ledger.example.org:",
+        "ledger.example.org@evil.example",
+        "127.0.0.1",
+    ],
+)
+def test_a_name_that_was_not_passed_is_refused(
+    own_server: Callable[..., Running], host: str
+) -> None:
+    assert own_server(NAMED).ask("/api/v1/sessions", headers={"Host": host}).status == 421
+
+
+def test_a_login_without_tls_is_kept_by_the_browser(own_server: Callable[..., Running]) -> None:
+    """Browsers drop a Secure cookie that was sent without encryption."""
+    running = own_server(Serving(port=0, names=NAMED.names, insecure=True))
+
+    for host in ("ledger.example.org", f"ledger.example.org:{running.server.port}"):
+        login = f"/?token={running.server.secret}"
+        answer = running.ask(login, token=None, headers={"Host": host})
+        assert "Secure" not in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("name", ["https://ledger.example.org", "ledger.example.org:443", ""])
+def test_what_is_no_host_name_is_refused(tmp_path: Path, name: str) -> None:
+    with (
+        Ledger.open(str(tmp_path / "ledger.db")) as ledger,
+        pytest.raises(Refused, match="is not a host name"),
+    ):
+        Server(ledger, Serving(port=0, names=(name,)))
+
+
+def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.pem"
+    broken.write_text("nothing")
+    missing = str(tmp_path / "missing.pem")
+    with Ledger.open(str(tmp_path / "ledger.db")) as ledger:
+        for certificate, key in ((missing, missing), (str(broken), str(broken)), (missing, None)):
+            with pytest.raises(Refused, match=f"cannot use the certificate {certificate}"):
+                Server(ledger, Serving(port=0, certificate=certificate, key=key))
+        with pytest.raises(Refused, match="--tls-key is given without --tls-certificate"):
+            Server(ledger, Serving(port=0, key=str(broken)))

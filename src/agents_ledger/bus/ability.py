@@ -15,6 +15,7 @@ from agents_ledger.model.access import Scope
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.extras import needed
 from agents_ledger.model.ids import LATEST_MS
+from agents_ledger.model.text.unpaired_json import decode_unpaired
 
 # The largest integer that a JSON number represents exactly.
 COUNT_MAX = 1 << 53
@@ -182,10 +183,25 @@ def parser_of(shape: Shape) -> Parse:
 
 def _decode(decoder: msgspec.json.Decoder[Any], text: str | bytes) -> Any:
     try:
-        return decoder.decode(text)
+        return _decode_exactly(decoder, text)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         path = _PATH.search(str(error))
-        raise InvalidInput(_PATH.sub("", str(error)), path[1] if path else "$") from error
+        message = _PATH.sub("", str(error))
+        if path is None and "unknown field" in message:
+            names = [field.encode_name for field in structs.fields(decoder.type)]
+            message += f"; the fields are {', '.join(names)}" if names else "; there are none"
+        raise InvalidInput(message, path[1] if path else "$") from error
+
+
+def _decode_exactly(decoder: msgspec.json.Decoder[Any], text: str | bytes) -> Any:
+    try:
+        return decoder.decode(text)
+    except msgspec.DecodeError as error:
+        try:
+            value = decode_unpaired(text)
+        except ValueError:
+            raise error from None
+    return msgspec.convert(value, decoder.type)
 
 
 def _validator_of(schema: Mapping[str, Any]) -> Parse:

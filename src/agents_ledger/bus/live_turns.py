@@ -33,6 +33,7 @@ from agents_ledger.bus.turn_inputs import (
 from agents_ledger.ledger.ledger import Ledger, LiveCall, LiveTurn
 from agents_ledger.model.errors import (
     Conflict,
+    HeadMoved,
     LedgerError,
     NotFound,
     Refused,
@@ -197,7 +198,7 @@ class LiveTurns:
 
     def respond(self, turn_id: str, new: TurnResponse) -> Turn:
         """Seal a turn and move its session's head to it. Repeating it changes nothing."""
-        with self._using(turn_id) as opened:
+        with self._ending(turn_id) as opened:
             opened.turn.respond(
                 response_of(new.response),
                 usage=usage_of(new.usage),
@@ -209,7 +210,7 @@ class LiveTurns:
 
     def fail(self, turn_id: str, new: TurnFailure) -> Turn:
         """Seal a turn as failed. Repeating it changes nothing."""
-        with self._using(turn_id) as opened:
+        with self._ending(turn_id) as opened:
             opened.turn.fail(new.error, usage=usage_of(new.usage))
         return self.ledger.get_turn(turn_id)
 
@@ -232,6 +233,19 @@ class LiveTurns:
             if opened.turn.state.sealed:
                 raise self._unavailable(turn_id)
             yield opened
+
+    @contextmanager
+    def _ending(self, turn_id: str) -> Iterator[OpenTurn]:
+        """A turn to be sealed, or that the same request sealed. Otherwise the error tells how it
+        ended."""
+        with self._using(turn_id) as opened:
+            try:
+                yield opened
+            except HeadMoved:
+                raise
+            except Conflict as error:
+                turn = self.ledger.get_turn(turn_id)
+                raise (_ended(turn) if turn.status in SEALED else error) from None
 
     @contextmanager
     def _using(self, turn_id: str) -> Iterator[OpenTurn]:
@@ -263,8 +277,7 @@ class LiveTurns:
         if turn is None or turn.id != turn_id:
             return NotFound(f"there is no live turn {turn_id!r}", "Begin a live turn first.")
         if turn.status in SEALED:
-            reason = f": {turn.error}" if turn.error else ""
-            return Conflict(f"turn {turn_id} is {turn.status}{reason}", "Begin a new turn.")
+            return _ended(turn)
         return Conflict(
             f"turn {turn_id} is being written by another process",
             "Send the request to the server that began the turn.",
@@ -301,6 +314,11 @@ class LiveTurns:
             except LedgerError:
                 pass  # it was sealed by recovery, or the ledger is closed: nothing is left to do
             self._end(opened)
+
+
+def _ended(turn: Turn) -> Conflict:
+    reason = f": {turn.error}" if turn.error else ""
+    return Conflict(f"turn {turn.id} is {turn.status}{reason}", "Begin a new turn.")
 
 
 def _check_outcome(call_id: str, outcome: CallOutcome) -> None:

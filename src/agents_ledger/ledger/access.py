@@ -47,7 +47,7 @@ class Tokens:
         secret = new_secret()
         ordered = tuple(scope for scope in SCOPES if scope in scopes)
         token = Token(new_id(), name, ordered, now_ms(), expires_at)
-        self._core.recover_once()
+        self._core.recover_if_due()
         self._core.db.write(lambda tx: _create(tx, token, _hash(secret)))
         return token, secret
 
@@ -77,7 +77,7 @@ class Tokens:
 
     def revoke(self, id_or_name: str) -> Token:
         """Invalidate a token for good."""
-        self._core.recover_once()
+        self._core.recover_if_due()
         return self._core.db.write(lambda tx: _revoke(tx, id_or_name))
 
 

@@ -1,4 +1,4 @@
-"""What Ledger and AsyncLedger share: one database, recovery before the first write, the index."""
+"""What Ledger and AsyncLedger share: one database, recovery before writes, the index."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Core:
     def __init__(self, db: Database) -> None:
         self.db = db
         self._guard = threading.Lock()
-        self.recovered = False
+        self._recovered_at: int | None = None
         self._broken: Finding | None = None
         self._audited_at: int | None = None
         self._writes = 0
@@ -65,7 +65,7 @@ class Core:
 
     def write(self, work: Work[T]) -> T:
         """Commit `work`, and now and then what waits for the search index."""
-        self.recover_once()
+        self.recover_if_due()
         result = self.db.write(work)
         if self.index_is_due():
             self.index(steps=1)
@@ -88,13 +88,26 @@ class Core:
     def recover(self) -> tuple[str, ...]:
         """Fail the turns of writers that died; their ids."""
         with self._guard:
-            failed = live.recover(self.db)
-            self.recovered = True
-            return failed
+            return self._recover()
 
-    def recover_once(self) -> None:
-        if not self.recovered:
-            self.recover()
+    @property
+    def is_recovery_due(self) -> bool:
+        """Whether writers are looked for that died: before the first write, and from time to time
+        in a process that lives long, such as a server that was started again at once."""
+        if self._recovered_at is None:
+            return True
+        return abs(now_ms() - self._recovered_at) > self.db.limits.recovery_pause_ms
+
+    def recover_if_due(self) -> None:
+        if self.is_recovery_due:
+            with self._guard:
+                if self.is_recovery_due:
+                    self._recover()
+
+    def _recover(self) -> tuple[str, ...]:
+        failed = live.recover(self.db)
+        self._recovered_at = now_ms()
+        return failed
 
     def index_is_due(self) -> bool:
         """Called after every write: whether to check what waits for the index."""
@@ -147,7 +160,7 @@ class Core:
     def embed(self, embedder: Embedder, *, behind: bool) -> int:
         from agents_ledger.ledger.search.vectors import Filler, embed
 
-        self.recover_once()
+        self.recover_if_due()
         if not behind:
             return embed(self.db, embedder)
         with self._guard:
@@ -159,7 +172,7 @@ class Core:
     def rebuild_index(self) -> int:
         from agents_ledger.ledger.search import index as indexing
 
-        self.recover_once()
+        self.recover_if_due()
         self.db.write(indexing.forget_all)
         index_queue.catch_up(self.db)
         return int(self.db.read(lambda tx: tx.run("indexed_count"))[0][0])
@@ -167,7 +180,7 @@ class Core:
     def summarise(self) -> int:
         from agents_ledger.ledger.reports import daily_totals
 
-        self.recover_once()
+        self.recover_if_due()
         return daily_totals.summarise(self.db)
 
     def close(self) -> None:
@@ -182,7 +195,7 @@ class Core:
         try:
             # Recovery precedes the first write, so this process has written and may leave turns
             # waiting.
-            if self.recovered:
+            if self._recovered_at is not None:
                 with suppress(LedgerError):
                     index_queue.catch_up(
                         self.db, least=index_queue.CLOSE_FROM, steps=index_queue.CLOSE_STEPS

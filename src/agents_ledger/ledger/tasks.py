@@ -55,7 +55,7 @@ class Tasks:
 
     def save(self, *entities: Entity) -> None:
         """Save tasks, messages and calls: all of them, or none."""
-        self._core.recover_once()
+        self._core.recover_if_due()
         self._core.db.write(saving(self._core, entities))
 
     def get(self, task_id: str) -> Task | None:
@@ -113,7 +113,7 @@ class Tasks:
 
     def stream(self, task_id: str, message_id: str = "") -> TaskStream:
         """Begin an assistant message that is written in pieces."""
-        self._core.recover_once()
+        self._core.recover_if_due()
         stream_id = message_id or new_id()
         recording.check_id(stream_id)
         writer_id = self._core.db.writer().id

@@ -26,6 +26,9 @@ class LedgerLimits(Struct, frozen=True, kw_only=True):
     indexed_message_chars: int = 2_000_000
     indexed_turn_chars: int = 12_000_000
 
+    # Between two searches of a process for writers that died
+    recovery_pause_ms: int = 60_000
+
     # Search
     waiting_turns: int = 10_000  # not indexed yet, that are read for one page
     waiting_chars: int = 20_000_000

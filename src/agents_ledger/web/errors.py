@@ -59,12 +59,19 @@ def problem_of(error: Exception) -> tuple[int, ErrorBody]:
         return status, ErrorBody(code_of(error), str(error), error.hint)
     if isinstance(error, ValidationException):
         faults = error.extra if isinstance(error.extra, list) else []
-        details = "; ".join(f"{fault.get('key', 'body')}: {fault['message']}" for fault in faults)
+        details = "; ".join(map(_detail, faults))
         return BAD_REQUEST, ErrorBody(KINDS[400], details or error.detail)
     if isinstance(error, HTTPException):
         status = error.status_code
         return status, ErrorBody(KINDS.get(status, "failed"), error.detail)
     return SERVER_FAULT, ErrorBody("failed", "internal server error", "See the server's log.")
+
+
+def _detail(fault: dict[str, str]) -> str:
+    key, message = fault.get("key", "body"), fault["message"]
+    if key != "data":  # Litestar's name of the body
+        return f"{key}: {message}"
+    return "the body is missing; send JSON" if message == "'data'" else f"body: {message}"
 
 
 async def send_error(send: Send, is_api: bool, status: int, message: str, hint: str) -> None:

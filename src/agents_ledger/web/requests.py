@@ -29,15 +29,19 @@ def check_persona(request: WebRequest, persona_id: str, own: str | None) -> None
     policy grants tools by persona."""
     token = request.scope["state"]["token"]
     if persona_id != own and not token.may("admin"):
-        raise PermissionDeniedException(
-            f"choosing the persona {persona_id!r} needs a token with the scope 'admin'"
-        )
+        raise _persona_denied(persona_id)
 
 
-def check_scope(request: WebRequest, scope: Scope) -> None:
-    """Refuse a request that needs this scope of its token."""
+def check_turn_scope(request: WebRequest, scope: Scope, persona_id: str | None) -> None:
+    """Refuse to write a turn of this persona if that needs a scope that the token lacks."""
     if not request.scope["state"]["token"].may(scope):
-        raise PermissionDeniedException(f"this needs a token with the scope {scope!r}")
+        raise _persona_denied(persona_id)
+
+
+def _persona_denied(persona_id: str | None) -> PermissionDeniedException:
+    return PermissionDeniedException(
+        f"choosing the persona {persona_id!r} needs a token with the scope 'admin'"
+    )
 
 
 def check_target(request: WebRequest, target: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -31,6 +32,7 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 FORM = "application/x-www-form-urlencoded"
 FORM_MAX = 256 * 1024
 LOGIN = "/login"
+_PORT = re.compile(r":[0-9]{1,5}\Z")
 
 HEADERS = (
     (
@@ -50,7 +52,9 @@ HEADERS = (
 
 class AccessPolicy(Struct, frozen=True, kw_only=True):
     hosts: frozenset[str]  # values of the Host header, with the port
+    names: frozenset[str] = frozenset()  # host names with any port: that of a proxy, or none
     is_https: bool = False
+    insecure: bool = False  # a proxy may serve a name without TLS
     cookie: str = "agents_ledger"
     rates: RateLimits = RateLimits()
 
@@ -58,6 +62,23 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
     def origins(self) -> frozenset[str]:
         scheme = "https" if self.is_https else "http"
         return frozenset(f"{scheme}://{host}" for host in self.hosts)
+
+    def answers_to(self, host: str) -> bool:
+        return host in self.hosts or self._is_named(host)
+
+    def accepts_origin(self, origin: str, host: str) -> bool:
+        """Whether a page of this origin may send requests to a host that is answered to."""
+        if origin in self.origins:
+            return True
+        schemes = ("https", "http") if self.insecure else ("https",)
+        return self._is_named(host) and origin in {f"{scheme}://{host}" for scheme in schemes}
+
+    def is_secure(self, host: str) -> bool:
+        """Whether browsers reach a host by HTTPS: this server's, or that of a proxy."""
+        return self.is_https or not (self.insecure or host in self.hosts)
+
+    def _is_named(self, host: str) -> bool:
+        return _PORT.sub("", host) in self.names
 
 
 class RequestHead:
@@ -70,7 +91,7 @@ class RequestHead:
         self.query: str = scope["query_string"].decode("latin-1")
         # Proxies are not trusted: the address is that of the connection.
         self.client = str((scope.get("client") or ["?"])[0])
-        self.headers = {
+        self.headers: dict[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in scope["headers"]
         }
@@ -83,6 +104,10 @@ class RequestHead:
             cookie, _, value = pair.strip().partition("=")
             if cookie == name:
                 yield value
+
+    @property
+    def host(self) -> str:
+        return self.headers.get("host", "").lower()
 
     @property
     def bearer(self) -> str:
@@ -204,13 +229,13 @@ class WebGuard:
     def _refused_at_once(self, request: RequestHead) -> tuple[int, str, str] | None:
         # Before all else, against DNS rebinding: a page of another site can reach this machine
         # under a name of its own.
-        host = request.headers.get("host", "").lower()
-        if host not in self._policy.hosts:
+        host = request.host
+        if not self._policy.answers_to(host):
             return 421, f"this server does not answer to the host {host[:80]!r}", _UNKNOWN_HOST
         if not self._rate.take(request.client):
             return 429, "too many requests", "Wait a second."
         origin = request.headers.get("origin")
-        if origin is not None and origin not in self._policy.origins:
+        if origin is not None and not self._policy.accepts_origin(origin, host):
             return 403, "requests from other sites are refused", ""
         # Some browsers omit Origin in cross-site form posts, but send Sec-Fetch-Site.
         if request.method not in SAFE and request.headers.get("sec-fetch-site") == "cross-site":
@@ -277,14 +302,14 @@ class WebGuard:
         if token is None:
             await self._refuse_wrong(send, request)
             return
-        await self._log_in(send, token.id, request.address_without("token"))
+        await self._log_in(send, request, token.id, request.address_without("token"))
 
     async def _redeem_code(self, send: Send, request: RequestHead) -> None:
         """Turn a code into a login. A browser that loads the address a second time is admitted by
         its cookie."""
         token_id = self._door.logins.redeem(request.in_query("code"))
         if token_id is not None and await self._door.by_id(token_id) is not None:
-            await self._log_in(send, token_id, "/")
+            await self._log_in(send, request, token_id, "/")
         elif await self._door.admit(request, self._policy.cookie) is not None:
             await _redirect(send, "/")
         else:
@@ -294,11 +319,12 @@ class WebGuard:
         refusal = _NO_TOKEN if self._wrong.take(request.client) else _TOO_MANY
         await send_error(send, False, *refusal)
 
-    async def _log_in(self, send: Send, token_id: str, where: str) -> None:
+    async def _log_in(self, send: Send, request: RequestHead, token_id: str, where: str) -> None:
         # Without Max-Age the cookie ends with the browser; the login may end earlier.
         cookie = f"{self._policy.cookie}={self._door.logins.start(token_id)}"
         # SameSite=Strict: links from other sites open the login page, not a session.
-        cookie += "; Path=/; HttpOnly; SameSite=Strict" + "; Secure" * self._policy.is_https
+        cookie += "; Path=/; HttpOnly; SameSite=Strict"
+        cookie += "; Secure" * self._policy.is_secure(request.host)
         await _redirect(send, where, (b"set-cookie", cookie.encode("latin-1")))
 
 

@@ -16,10 +16,16 @@ from litestar import Litestar, Request, Response, Router
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.di import Provide
-from litestar.exceptions import ClientException, InternalServerException, PermissionDeniedException
+from litestar.exceptions import (
+    ClientException,
+    InternalServerException,
+    PermissionDeniedException,
+    SerializationException,
+)
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme
 from litestar.serialization import decode_json
 from litestar.types import ASGIApp, ControllerRouterHandler
 
@@ -29,6 +35,7 @@ from agents_ledger.bus.live_turns import LiveLimits
 from agents_ledger.importers.background_import import BackgroundImport
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.text.json_limits import JsonLimits, check_json
+from agents_ledger.model.text.unpaired_json import decode_unpaired
 from agents_ledger.web import static_files
 from agents_ledger.web.admission import Admission, read_slots
 from agents_ledger.web.api import (
@@ -112,7 +119,15 @@ class LimitedRequest(Request[Any, Any, State]):
 def _decode(body: bytes, limits: JsonLimits) -> Any:
     # Before decoding: 60 MB of empty lists took 1.5 GB and 9 seconds in the decoder.
     check_json(body, limits)
-    return decode_json(body)
+    try:
+        return decode_json(body)
+    except UnicodeDecodeError as error:
+        raise ClientException("the body is not UTF-8") from error
+    except SerializationException as error:
+        try:
+            return decode_unpaired(body)
+        except ValueError:
+            raise error from None
 
 
 def make(
@@ -161,6 +176,11 @@ def make(
             version="1",
             path="/api/openapi",
             render_plugins=[JsonRenderPlugin(path="/v1.json")],
+            use_handler_docstrings=True,
+            components=Components(
+                security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}
+            ),
+            security=[{"token": []}],
         ),
         lifespan=[background, broker] if with_broker else [background],
         # Litestar would replace the handlers of the root logger.

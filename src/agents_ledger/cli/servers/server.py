@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ PORTS_TRIED = 20
 # New objects between two runs of the garbage collector, which took 6 % of the server's time.
 GARBAGE_MIN = 10_000
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_HOST_NAME = re.compile(r"[\w.-]+|[0-9A-Fa-f:]+")
 ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be compared with
 
 
@@ -59,6 +61,14 @@ class Server:
                 f"{serving.host} is reachable from other machines, without encryption",
                 "Pass --tls-certificate and --tls-key, or --insecure on a trusted network.",
             )
+        for name in serving.names:
+            if not _HOST_NAME.fullmatch(name):
+                raise Refused(
+                    f"{name!r} is not a host name",
+                    "Pass --allow-host a name such as ledger.example.org, without https:// and"
+                    " port.",
+                )
+        _check_certificate(serving)
         self._ledger = ledger
         self._serving = serving
         self._imports = imports
@@ -153,15 +163,40 @@ class Server:
     def _policy(self) -> AccessPolicy:
         from agents_ledger.web.security import AccessPolicy
 
-        names = {*LOOPBACK, self._serving.host, *self._serving.names}
-        hosts = {f"[{name}]" if ":" in name else name.lower() for name in names}
+        names = {_as_host(name) for name in (self._serving.host, *self._serving.names)}
+        own = names | {_as_host(name) for name in LOOPBACK}
         return AccessPolicy(
-            hosts=frozenset(f"{host}:{self.port}" for host in hosts),
+            hosts=frozenset(f"{host}:{self.port}" for host in own),
+            # Not those of this machine: other programs serve pages at its other ports.
+            names=frozenset(names - {_as_host(name) for name in (*LOOPBACK, *ANY_ADDRESS)}),
             is_https=self.is_https,
+            insecure=self._serving.insecure,
             # Browsers share cookies between all ports of a host: two servers would log each other
             # out.
             cookie=f"agents_ledger_{self.port}",
         )
+
+
+def _as_host(name: str) -> str:
+    """A name as the Host header has it."""
+    return f"[{name}]" if ":" in name else name.lower()
+
+
+def _check_certificate(serving: Serving) -> None:
+    """Refuse files that cannot be used, before the address is printed."""
+    if serving.certificate is None:
+        if serving.key is not None:
+            raise Refused("--tls-key is given without --tls-certificate", "Pass both.")
+        return
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(serving.certificate, serving.key)
+    except OSError as error:
+        key = serving.key or serving.certificate
+        raise Refused(
+            f"cannot use the certificate {serving.certificate} and the key {key}: {error}",
+            "Pass PEM files that belong together with --tls-certificate and --tls-key.",
+        ) from error
 
 
 def _freeze_garbage() -> None:

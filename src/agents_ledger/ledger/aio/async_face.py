@@ -159,8 +159,8 @@ class AsyncFace:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        if not self._core.recovered:
-            await asyncio.to_thread(self._core.recover_once)
+        if self._core.is_recovery_due:
+            await asyncio.to_thread(self._core.recover_if_due)
         if self._mailbox is None or self._mailbox.loop is not loop:
             self._mailbox = _Mailbox(loop)
         pending = _PendingWrite(self._mailbox)

@@ -77,7 +77,7 @@ class ImportRequests:
                 )
             return answer
 
-        self._core.recover_once()
+        self._core.recover_if_due()
         return self._core.db.write(work)
 
     def imported(self, source: str, provider: str, session_id: str) -> SessionImport | None:
@@ -122,7 +122,7 @@ class ImportRequests:
             fields = structs.asdict(chunk)
             tx.run("insert_chunk", source=source, upload_id=upload_id, now=now, **fields)
 
-        self._core.recover_once()
+        self._core.recover_if_due()
         self._core.db.write(work)
 
     def unstage(self, source: str, upload_id: str) -> None:

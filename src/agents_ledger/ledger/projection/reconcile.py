@@ -91,7 +91,7 @@ class Projector:
 
         `names` are those of the derivation; `done` is called with the result once it is committed.
         """
-        self._core.recover_once()
+        self._core.recover_if_due()
         plan = ProjectionPlan(source, version, files, derivation, self._core.db.limits)
         batch: list[Change] = []
         is_first = True

@@ -320,7 +320,7 @@ class Sources:
         return grown
 
     def _write(self, work: Work[T]) -> T:
-        self._core.recover_once()
+        self._core.recover_if_due()
         return self._core.db.write(work)
 
     def note_run(self, counts: ImportCounts, started_at: int, report: object) -> None:

@@ -51,6 +51,7 @@ from agents_ledger.store.postgres.server_watch import WatchedConnection as Conne
 from agents_ledger.store.postgres.writer import PostgresWriter
 from agents_ledger.store.sealed_cache import SealedCache
 from agents_ledger.store.text import escape, escape_row, unescape_rows
+from agents_ledger.store.violations import violation
 
 T = TypeVar("T")
 Kind = Literal["read", "write", "migrate"]
@@ -539,6 +540,8 @@ class PostgresDatabase:
             )
         if isinstance(error, pg.InsufficientPrivilege):
             return ReadOnly(f"{self.address} forbids this: {text}", _ASK_FOR_RIGHTS)
+        if isinstance(error, psycopg.IntegrityError):
+            return violation(text)
         kind, message = next(
             ((kind, message) for kinds, kind, message in _FAMILIES if isinstance(error, kinds)),
             (StoreUnavailable, "{address}: {text}"),
@@ -560,7 +563,6 @@ _FAMILIES: tuple[tuple[tuple[type[Exception], ...], type[LedgerError], str], ...
     ((pg.LockNotAvailable,), Locked, "{address} is locked by another transaction: {text}"),
     ((psycopg.OperationalError, PoolTimeout), Unreachable, "{address} cannot be reached: {text}"),
     ((psycopg.DataError,), Refused, "a value cannot be stored: {text}"),
-    ((psycopg.IntegrityError,), Refused, "the ledger's rules forbid this: {text}"),
     ((psycopg.ProgrammingError,), Refused, "{text}"),
 )
 

@@ -13,6 +13,7 @@ from agents_ledger.model.errors import (
     Refused,
     StoreUnavailable,
 )
+from agents_ledger.store.violations import violation
 
 
 def name_of(error: BaseException) -> str:
@@ -49,7 +50,7 @@ def translate(error: Exception, address: str) -> Exception:
     if text.startswith("guard: "):
         return Refused(text.removeprefix("guard: "))
     if name.startswith("SQLITE_CONSTRAINT"):
-        return Refused(f"the ledger's rules forbid this: {text}")
+        return violation(text)
     if "too big" in text:
         return Refused(f"a value is too large to store: {text}")
     kind, message = next(

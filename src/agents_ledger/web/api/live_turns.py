@@ -17,7 +17,7 @@ from agents_ledger.bus.turn_inputs import (
     scope_of,
 )
 from agents_ledger.model.turns import Message, ToolCall, Turn
-from agents_ledger.web.requests import WebRequest, check_scope, decode_part
+from agents_ledger.web.requests import WebRequest, check_turn_scope, decode_part
 from agents_ledger.web.responses import OK, TURN_BODY_MAX, answer, creates, reads
 from agents_ledger.web.site import ThisSite
 
@@ -34,7 +34,7 @@ def list_live_turns(
 def begin_turn(request: WebRequest, site: ThisSite, data: JSONBody[BeginInput]) -> Response[Turn]:
     """Begin a live turn, durable from its query on. Without a request for `idle_timeout_s` seconds,
     by default 1800, it fails."""
-    check_scope(request, scope_of(site.ledger, data))
+    check_turn_scope(request, scope_of(site.ledger, data), data.persona_id)
     return answer(site.live_turns.begin(data))
 
 

@@ -20,7 +20,7 @@ from agents_ledger.model.reports.events import Event
 from agents_ledger.model.reports.trees import Headline, Tree
 from agents_ledger.model.sessions import Thread
 from agents_ledger.model.turns import Message, ToolCall, Turn
-from agents_ledger.web.requests import WebRequest, check_scope, decode_part
+from agents_ledger.web.requests import WebRequest, check_turn_scope, decode_part
 from agents_ledger.web.responses import (
     PER_PAGE,
     TURN_BODY_MAX,
@@ -45,7 +45,7 @@ REACH = 1000  # turns above and below
 def record_turn(request: WebRequest, site: ThisSite, data: JSONBody[RecordInput]) -> Response[Turn]:
     """Record a finished turn and move its session to it. With an `id` of your own, a repeated
     request changes nothing and returns the turn."""
-    check_scope(request, turn_inputs.scope_of(site.ledger, data))
+    check_turn_scope(request, turn_inputs.scope_of(site.ledger, data), data.persona_id)
     return answer(turn_inputs.record(site.ledger, data))
 
 
