@@ -26,7 +26,7 @@ from agents_ledger.importers.discovery import FileSelection, HistoryFile, find
 from agents_ledger.importers.pipeline import Importer, Progress, Report
 from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.port.limits import ImportLimits
-from agents_ledger.model.program import command_of
+from agents_ledger.model.installation.program import command_of
 from tests.edges.conftest import Run, call
 from tests.importers.claude_log import Log, text
 from tests.waiting import PATIENCE_S

@@ -19,7 +19,7 @@ from agents_ledger import (
     NotFound,
     Refused,
 )
-from agents_ledger.model.extras import Installation, install_command, needed
+from agents_ledger.model.installation.extras import Installation, install_command, needed
 
 MISSING = {
     "claude": ("claude_agent_sdk", "import agents_ledger.integrations.claude"),

@@ -13,8 +13,8 @@ from msgspec import Meta, Struct, structs
 
 from agents_ledger.model.access import Scope
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.extras import needed
 from agents_ledger.model.ids import LATEST_MS
+from agents_ledger.model.installation.extras import needed
 from agents_ledger.model.text.unpaired_json import decode_unpaired
 
 # The largest integer that a JSON number represents exactly.

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from agents_ledger.model.program import as_typed
+from agents_ledger.model.installation.program import as_typed
 from agents_ledger.model.text.sanitize import OTHERS, one_line, visible
 
 SCHEMA_VERSION = 1  # of every JSON answer

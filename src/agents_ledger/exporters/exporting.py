@@ -9,7 +9,7 @@ from agents_ledger.exporters.exported_thread import ExportedThread
 from agents_ledger.exporters.secrets import Masked, Masker
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.extras import needed
+from agents_ledger.model.installation.extras import needed
 
 Form = Literal["markdown", "json", "messages", "html"]
 FORMS: tuple[Form, ...] = get_args(Form)

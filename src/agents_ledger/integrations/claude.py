@@ -25,9 +25,9 @@ from agents_ledger.integrations.threads import in_thread
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection.source_records import TAIL_BYTES, Sources, tail_hash
 from agents_ledger.model.errors import Conflict, LedgerError, NotFound
-from agents_ledger.model.extras import needed
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.imports.sources import SourceFile
+from agents_ledger.model.installation.extras import needed
 
 with needed("claude", "agents_ledger.integrations.claude"):
     from claude_agent_sdk import fold_session_summary

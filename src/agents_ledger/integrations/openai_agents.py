@@ -30,8 +30,8 @@ from agents_ledger.ledger.reports.transcripts import (
 )
 from agents_ledger.ledger.turns.grafting import GraftedTurn
 from agents_ledger.model.errors import HeadMoved, NotFound
-from agents_ledger.model.extras import needed
 from agents_ledger.model.ids import new_id
+from agents_ledger.model.installation.extras import needed
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, MessageRole, ToolCall, Turn, Usage, is_json, to_json
 

@@ -18,8 +18,8 @@ from agents_ledger.integrations.threads import in_thread
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.turns.grafting import GraftedTurn
 from agents_ledger.model.errors import NotFound
-from agents_ledger.model.extras import needed
 from agents_ledger.model.ids import new_id
+from agents_ledger.model.installation.extras import needed
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, MessageRole, ToolCall, Turn, Usage, to_json
 

@@ -9,7 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.extras import needed
+from agents_ledger.model.installation.extras import needed
 from agents_ledger.model.limits import LIMITS, LedgerLimits
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from agents_ledger.broker.policy import EngineChoice
 from agents_ledger.model import settings
 from agents_ledger.model.agents.engine import ChecksModel, Engine
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.extras import needed
+from agents_ledger.model.installation.extras import needed
 
 
 class Summariser(NamedTuple):

@@ -20,7 +20,7 @@ from agents_ledger.cli.terminal import Output, Span, fit, note, width_of
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.program import as_typed
+from agents_ledger.model.installation.program import as_typed
 from agents_ledger.model.reports.trees import Node, Subagent, Tree
 from agents_ledger.model.text import humanize
 from agents_ledger.render.summaries import compacted

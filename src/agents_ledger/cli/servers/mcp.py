@@ -10,8 +10,8 @@ import click
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model import extras
 from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.installation import extras
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PORT = 8718

@@ -13,9 +13,9 @@ import click
 from agents_ledger.cli.command import Invocation, command, embed_in_background
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model import extras
 from agents_ledger.model.access import SCOPES, Scope, Token
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.installation import extras
 from agents_ledger.model.text import humanize
 from agents_ledger.model.turns import IDLE_MAX_S, IDLE_S
 

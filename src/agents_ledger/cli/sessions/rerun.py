@@ -10,7 +10,7 @@ import click
 
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import fit, note
-from agents_ledger.model import program
+from agents_ledger.model.installation import program
 from agents_ledger.model.text import humanize
 
 if TYPE_CHECKING:

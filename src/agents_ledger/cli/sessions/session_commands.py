@@ -12,7 +12,7 @@ from agents_ledger.cli.command import Invocation, command, complete_target, limi
 from agents_ledger.cli.terminal import Span
 from agents_ledger.model.errors import Ambiguous, NotFound, Refused
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.program import as_typed
+from agents_ledger.model.installation.program import as_typed
 from agents_ledger.model.sessions import Session, SessionStatus
 from agents_ledger.model.text import humanize
 

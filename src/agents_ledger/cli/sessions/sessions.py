@@ -19,7 +19,7 @@ from agents_ledger.cli.command import (
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.program import as_typed
+from agents_ledger.model.installation.program import as_typed
 from agents_ledger.model.reports.pages import SessionLine
 from agents_ledger.model.sessions import NATIVE, SessionStatus, Thread
 from agents_ledger.model.text import humanize

@@ -16,7 +16,7 @@ from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.search.documents import SearchDocument, documents
 from agents_ledger.ledger.search.turn_search import Candidate
 from agents_ledger.model.errors import LedgerError, Refused, StoreUnavailable
-from agents_ledger.model.extras import needed
+from agents_ledger.model.installation.extras import needed
 from agents_ledger.store.database import Database, Transaction
 from agents_ledger.store.text import ids_of
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agents_ledger.model.errors import MissingExtra, NotFound
-from agents_ledger.model.extras import needed
+from agents_ledger.model.installation.extras import needed
 
 
 class Embedder(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from agents_ledger.model import program
+from agents_ledger.model.installation import program
 from agents_ledger.model.sessions import Session
 
 # By origin, as each agent's own help says it; {id} is the session's id there. What is missing
