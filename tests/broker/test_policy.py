@@ -9,7 +9,7 @@ import pytest
 from agents_ledger import Layer, Refused
 from agents_ledger.broker import policy
 from agents_ledger.broker.policy import Policy
-from agents_ledger.model import settings
+from agents_ledger.model.installation import settings
 
 TOOLS: dict[str, tuple[str, ...]] = {"Read": (), "Bash": (), "Push": ("github",)}
 HOUR_MS = 3_600_000

@@ -20,8 +20,8 @@ from agents_ledger import Embedder, Ledger, NotFound, Refused, embedder
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.search import vectors
 from agents_ledger.ledger.search.turn_search import Candidate
+from agents_ledger.model.installation.settings import settings_file
 from agents_ledger.model.limits import LedgerLimits
-from agents_ledger.model.settings import settings_file
 from agents_ledger.store.database import Transaction, open_database
 from agents_ledger.store.postgres import pgvector
 from tests.raw import Raw

@@ -14,7 +14,7 @@ from agents_ledger import Compaction, Ledger, Message, Session, ToolCall, Turn, 
 from agents_ledger.cli.main import COMMANDS
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.search import routing
-from agents_ledger.model import settings
+from agents_ledger.model.installation import settings
 from tests.builders import a_full_turn, chain, grow
 from tests.edges.conftest import Run, call
 

@@ -23,7 +23,7 @@ from agents_ledger.importers import pipeline
 from agents_ledger.importers.parsing import files
 from agents_ledger.importers.port.material import Material
 from agents_ledger.ledger.core import Core
-from agents_ledger.model import settings
+from agents_ledger.model.installation import settings
 from agents_ledger.model.limits import LedgerLimits
 from agents_ledger.store.database import open_database
 from tests.edges.conftest import Run

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Config, Message, Setting, ToolCall, Turn, Usage
-from agents_ledger.model import settings
 from agents_ledger.model.agents import config
+from agents_ledger.model.installation import settings
 from agents_ledger.model.text.periods import period_of
 from agents_ledger.model.turns import to_json
 

@@ -25,10 +25,10 @@ from agents_ledger.broker.tools import OfferedTool
 from agents_ledger.ledger.aio.async_ledger import AsyncLedger
 from agents_ledger.ledger.aio.async_queue import AsyncQueue
 from agents_ledger.ledger.search import routing
-from agents_ledger.model import settings
 from agents_ledger.model.agents.engine import AnswerFunction, Engine, as_engine
 from agents_ledger.model.errors import LedgerError, NotFound, Refused
 from agents_ledger.model.ids import new_id
+from agents_ledger.model.installation import settings
 from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueMode
 from agents_ledger.model.sessions import DEFAULT_PERSONA, Session
 from agents_ledger.model.turns import Message, MessageSource, Query, TurnRole

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from agents_ledger.model import settings
 from agents_ledger.model.agents.engine import ModelConfig
 from agents_ledger.model.agents.permissions import (
     ANY,
@@ -23,6 +22,7 @@ from agents_ledger.model.agents.permissions import (
 from agents_ledger.model.compaction import COMPACT_AT
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.installation import settings
 from agents_ledger.model.queue import QueueLimits
 from agents_ledger.model.turns import TurnRole
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agents_ledger.cli.terminal import Output
-from agents_ledger.model import settings
+from agents_ledger.model.installation import settings
 
 if TYPE_CHECKING:
     from agents_ledger.ledger.ledger import Ledger

@@ -19,7 +19,7 @@ from agents_ledger.importers.port.source import FolderTrace, Project, Source, Ta
 from agents_ledger.importers.project_folders import ExcludedFolder
 from agents_ledger.importers.row_archive import NO_EXCLUSION, RowExclusion
 from agents_ledger.model.errors import LedgerError
-from agents_ledger.model.settings import is_whole
+from agents_ledger.model.installation.settings import is_whole
 
 T = TypeVar("T")
 # The folder is mostly in the first record, but a file may begin with a long one.

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from agents_ledger.importers.port.source import FolderTrace, Project
-from agents_ledger.model.settings import is_windows
+from agents_ledger.model.installation.settings import is_windows
 
 # The usual file systems there do not distinguish case.
 FOLDS_CASE = sys.platform in ("darwin", "win32")

@@ -21,7 +21,7 @@ from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.port.source import Source
 from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model import settings
+from agents_ledger.model.installation import settings
 from agents_ledger.model.installation.extras import needed
 
 DEBOUNCE_MS = 400  # changes within this time are imported together

@@ -23,12 +23,11 @@ from agents_ledger.importers.discovery import FileSelection, this_home
 from agents_ledger.importers.survey import SourceSurvey, survey
 from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model import settings
 from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.errors import NotFound, ReadOnly, Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.imports.sources import SourceFile
-from agents_ledger.model.installation import program
+from agents_ledger.model.installation import program, settings
 from agents_ledger.model.reports.pages import SessionLine, name_of
 from agents_ledger.model.reports.usage import UsageBy, UsageLine, UsageReport
 from agents_ledger.model.sessions import Finding, Session, Thread

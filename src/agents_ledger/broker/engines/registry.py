@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from agents_ledger.broker import policy
 from agents_ledger.broker.policy import EngineChoice
-from agents_ledger.model import settings
 from agents_ledger.model.agents.engine import ChecksModel, Engine
 from agents_ledger.model.errors import Refused
+from agents_ledger.model.installation import settings
 from agents_ledger.model.installation.extras import needed
 
 

@@ -102,7 +102,7 @@ def _note_next(cursor: str | None) -> None:
 def _search_by_meaning(run: Invocation, text: str, limit: int, after: str | None) -> Found:
     """Search with vectors; turns that have none are embedded first."""
     from agents_ledger.model.agents.embedding import embedder
-    from agents_ledger.model.settings import chosen_embedder, settings_file
+    from agents_ledger.model.installation.settings import chosen_embedder, settings_file
 
     name = chosen_embedder()
     if name is None:

@@ -23,8 +23,8 @@ from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.maintenance import audit as rules
 from agents_ledger.ledger.maintenance import doctor as doctors
 from agents_ledger.ledger.maintenance.doctor import Fact, Level
-from agents_ledger.model import settings
 from agents_ledger.model.errors import Damaged
+from agents_ledger.model.installation import settings
 from agents_ledger.model.installation.program import as_typed
 from agents_ledger.model.sessions import Finding
 from agents_ledger.model.text import humanize

@@ -18,9 +18,8 @@ from agents_ledger.cli.terminal import note
 from agents_ledger.cli.transfer.import_report import ImportProgress, summary
 from agents_ledger.cli.transfer.imports import AllHistory, all_history
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model import settings
 from agents_ledger.model.errors import HeadMoved
-from agents_ledger.model.installation import program
+from agents_ledger.model.installation import program, settings
 from agents_ledger.model.installation.program import as_typed
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.maintenance import copying
 from agents_ledger.ledger.maintenance.copying import Copied
-from agents_ledger.model import settings
+from agents_ledger.model.installation import settings
 from agents_ledger.model.installation.program import as_typed
 from agents_ledger.model.text import humanize
 

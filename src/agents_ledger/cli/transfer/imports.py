@@ -20,8 +20,8 @@ from agents_ledger.cli.transfer.import_report import (
     print_not_imported,
     print_report,
 )
-from agents_ledger.model import settings
 from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.installation import settings
 from agents_ledger.model.text import humanize
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from agents_ledger.cli.command import Invocation, command, limit_option
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.maintenance import salvage as salvaging
 from agents_ledger.ledger.maintenance.salvage import Missing, Salvaged
-from agents_ledger.model import settings
+from agents_ledger.model.installation import settings
 from agents_ledger.model.text import humanize
 
 SOMETHING_MISSING = 1

@@ -22,8 +22,8 @@ from agents_ledger.ledger.turns.recording import hash_prompt
 from agents_ledger.ledger.turns.threads import TurnPlace
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import new_id, now_ms
+from agents_ledger.model.installation.settings import is_postgres
 from agents_ledger.model.sessions import Finding
-from agents_ledger.model.settings import is_postgres
 from agents_ledger.model.turns import Message, Usage
 from agents_ledger.store import queries
 from agents_ledger.store.database import Transaction, open_database

@@ -16,7 +16,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agents_ledger.model import settings
 from agents_ledger.model.errors import (
     Damaged,
     DiskFull,
@@ -28,6 +27,7 @@ from agents_ledger.model.errors import (
     Refused,
     StoreUnavailable,
 )
+from agents_ledger.model.installation import settings
 from agents_ledger.model.limits import LIMITS, LedgerLimits
 from agents_ledger.store import migrations
 from agents_ledger.store.checks.row_types import undecoded_column, wrong_values
