@@ -81,7 +81,10 @@ def kill(process: subprocess.Popen[str], address: str) -> None:
     process.wait()
     time.sleep(LEASE_MS / 1000 * 1.5)
     with Raw(address) as raw, closing(database(address)) as other:
-        writer_id = raw.one("SELECT writer_id FROM live_turns")
+        # Of all that are there, the one that has left something unfinished.
+        writer_id = raw.one(
+            "SELECT writer_id FROM live_turns UNION SELECT writer_id FROM bus_streams"
+        )
         until(lambda: other.is_dead(writer_id, 1 << 40))
 
 
