@@ -84,6 +84,24 @@ def test_pieces_of_one_api_message_are_one_message_and_count_once(
     assert (turn.input_tokens, turn.output_tokens, turn.total_tokens) == (100, 42, 142)
 
 
+def test_cache_writes_that_are_kept_for_an_hour_cost_twice_the_input(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Read it.")
+    usage = {"input_tokens": 0, "output_tokens": 0, "cache_creation_input_tokens": 1_000_000}
+    kept = {"ephemeral_5m_input_tokens": 600_000, "ephemeral_1h_input_tokens": 400_000}
+    log.assistant("a2", text("Done."), usage={**usage, "cache_creation": kept})
+
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(uid("a1"))
+    assert (turn.cache_write_tokens, turn.long_cache_write_tokens) == (1_000_000, 400_000)
+    assert turn.total_tokens == 1_000_000
+    cost = ledger.usage().total.cost_microdollars
+    assert cost == 0.6 * 6_250_000 + 0.4 * 10_000_000
+
+
 def test_parallel_results_hang_sideways_and_are_no_forks(ledger: Ledger, tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.user("a1", "Read both.")

@@ -136,3 +136,26 @@ def test_the_child_s_copy_of_the_spawning_call_links_to_the_child(
 
     assert ledger.session(f"codex:{child}").spawn_tool_call_id == "s1"
     assert ledger.session(f"codex:{child}").parent_session_label == LABEL
+
+
+def test_a_parent_whose_subagents_share_its_first_turns_is_named_by_its_first_prompt(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    parent = Rollout(tmp_path)
+    parent.exchange(1, "Find out why the build is slow.")
+    import_paths(ledger, parent.save())
+    spawn = {"subagent": {"thread_spawn": {"parent_thread_id": THREAD}}}
+    child = parent.fork(tmp_path, thread_id(5), len(parent.lines), source=spawn)
+    child.exchange(6, "Look at the cache.")
+    import_paths(ledger, child.save())
+    branch = parent.fork(tmp_path, thread_id(7), len(parent.lines))
+    branch.exchange(8, "Look at the network instead.")
+    parent.exchange(9, "<skill>Continue.</skill>")
+
+    import_paths(ledger, parent.save(), branch.save())
+
+    lines = {line.session.label: line for line in ledger.pages.session_lines()}
+    assert lines[LABEL].name == "Find out why the build is slow."
+    # A branch begins with the same prompt; its last one is shown below the name.
+    assert lines[f"codex:{thread_id(7)}"].name == "Find out why the build is slow."
+    assert lines[f"codex:{thread_id(7)}"].last_prompt == "Look at the network instead."

@@ -192,7 +192,7 @@ def test_subagents_are_determined_once_per_session_and_not_for_every_turn(
 
     def is_subagent(session: GeminiSession) -> bool:
         asked.append(session.session_id)
-        return session.parent is not None
+        return session.parent_id is not None
 
     monkeypatch.setattr(GeminiSession, "is_subagent", property(is_subagent))
     document(tmp_path, ASK)

@@ -106,11 +106,10 @@ def test_of_a_large_turn_what_was_set_aside_is_read_and_changed() -> None:
         builder.message("a", "user", "Half \ud83d of a letter.", at=1)
         builder.message("b", "assistant", "Yes.", at=2, codeblocks=[MessageCodeblock("x = 1")])
         builder.call("c", "Edit", {"path": "x"}, at=3, message_id="b")
-        builder.call("d", "Task", {}, at=4, message_id="b")
+        builder.call("d", "Task", {}, at=4, message_id="b", spawned="child")
         builder.call("e", "Bash", {}, at=5)
         builder.add_files("b", [MessageFile("written", "x")])
         builder.result("c", "done", at=6)
-        builder.spawned("d", "child")
         builder.message("f", "user", "And?", at=7)
         return builder.build()
 

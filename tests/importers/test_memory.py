@@ -384,7 +384,7 @@ def test_messages_that_are_packed_say_the_same(
 
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize(
-    ("few", "limit"), [(100, 500), pytest.param(500, 250, marks=pytest.mark.exhaustive)]
+    ("few", "limit"), [(100, 650), pytest.param(500, 350, marks=pytest.mark.exhaustive)]
 )
 def test_to_write_one_more_turn_takes_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, limit: int, *, twice: bool

@@ -223,9 +223,9 @@ def test_mixed_sessions_are_read_in_the_order_they_were_kept(
     reads: list[int] = []
 
     class Read(RecordOffsets):
-        def bytes_of(self, number: int) -> bytes:
+        def data(self, number: int) -> bytes:
             reads.append(number)
-            return super().bytes_of(number)
+            return super().data(number)
 
     made = Database(tmp_path / ".openclaw")
     names = [f"{ONE[:-1]}{number}" for number in range(4)]

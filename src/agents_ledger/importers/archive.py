@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from threading import Thread
 from typing import BinaryIO
 
 from agents_ledger.importers import row_archive
@@ -50,8 +50,9 @@ class Archiver:
         self.read_bytes = 0
         self._sources = sources
         self._limits = limits
-        self._threads: deque[_CompressionThread] = deque(maxlen=COMPRESSION_THREADS)
-        self._batch: list[tuple[HistoryFile, Callable[[], Growth]]] = []
+        self._executor = ThreadPoolExecutor(COMPRESSION_THREADS, "compression")
+        self._compressing: deque[Future[Growth]] = deque(maxlen=COMPRESSION_THREADS)
+        self._batch: list[tuple[HistoryFile, Future[Growth] | Growth]] = []
         self._batch_bytes = 0
         self._heads: dict[str, Heads] = {}  # by source
         self._folders: set[str] = set()  # whose archived files are among these heads
@@ -60,12 +61,9 @@ class Archiver:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        try:
+        with self._executor:
             if error is None:
                 self.flush()
-        finally:
-            for thread in self._threads:
-                thread.join()
 
     def add(self, file: HistoryFile) -> None:
         """Archive what is new of a file, now or with the next ones. An unreadable file is reported
@@ -101,7 +99,7 @@ class Archiver:
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         if not batch:
             return
-        growths = [compressed() for _, compressed in batch]
+        growths = [data.result() if isinstance(data, Future) else data for _, data in batch]
         archived = self._sources.keep(growths)
         for (file, _), grown, source_file in zip(batch, growths, archived, strict=True):
             if source_file is not None:
@@ -133,16 +131,13 @@ class Archiver:
         if kind == "rows" and source.tables:
             self._add_rows(file, archived, exclusion)
 
-    def add_to_derive(self, file: SourceFile, source: Source) -> None:
-        self.families.setdefault(file.family, source)
-
     def _add_unless_derived(self, file: SourceFile, source: Source) -> None:
         derived = (file.source, file.derived_bytes, file.derived_version)
         if derived == (source.name, file.kept_bytes, source.version):
             self.unchanged.append(file.path)
         else:  # an earlier version may have assigned it to another family or source
-            family = source.family(Path(file.path))
-            self.add_to_derive(self._sources.given_to(file, source.name, family), source)
+            file = self._sources.given_to(file, source.name, source.family(Path(file.path)))
+            self.families.setdefault(file.family, source)
 
     def _count_excluded(self, file: SourceFile, exclusion: row_archive.RowExclusion) -> None:
         sessions, matched = row_archive.excluded_sessions(file, exclusion)
@@ -237,11 +232,7 @@ class Archiver:
         return known.tail_hash == tail_hash(first, last)
 
     def _append(
-        self,
-        archived: SourceFile,
-        file: HistoryFile,
-        opened: BinaryIO,
-        base: SourceFile | None,
+        self, archived: SourceFile, file: HistoryFile, opened: BinaryIO, base: SourceFile | None
     ) -> None:
         """Archive the content after what is archived. `base`: a file to compress it against."""
         status = os.fstat(opened.fileno())
@@ -298,16 +289,15 @@ class Archiver:
         dictionary = self._sources.base_for(archived, base) if data else NO_BASE
         compress = partial(self._sources.growth, archived, data, dictionary, **looks)
         in_thread = len(data) >= COMPRESSED_IN_THREAD
-        compressed = self._compress_in_thread(compress) if in_thread else _constant(compress())
-        self._batch.append((file, compressed))
+        self._batch.append((file, self._in_thread(compress) if in_thread else compress()))
         self._batch_bytes += len(data)
 
-    def _compress_in_thread(self, compress: Callable[[], Growth]) -> Callable[[], Growth]:
+    def _in_thread(self, compress: Callable[[], Growth]) -> Future[Growth]:
         """Waits for a free thread first: no more is read than can be compressed."""
-        if len(self._threads) == COMPRESSION_THREADS:
-            self._threads[0].join()
-        self._threads.append(_CompressionThread(compress))
-        return self._threads[-1].result
+        if len(self._compressing) == COMPRESSION_THREADS:
+            wait([self._compressing[0]])
+        self._compressing.append(self._executor.submit(compress))
+        return self._compressing[-1]
 
     def _original(self, file: SourceFile, data: bytes) -> SourceFile | None:
         """The archived file whose records a new file begins with."""
@@ -330,29 +320,3 @@ class Archiver:
         if shares_ids and original is not None and original.family != file.family:
             self.copies[file.family] = original.family
         return original
-
-
-class _CompressionThread(Thread):
-    _result: Growth | BaseException
-
-    def __init__(self, compress: Callable[[], Growth]) -> None:
-        super().__init__(name="compression")
-        self._compress = compress
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._result = self._compress()
-        except BaseException as error:  # raised by result()
-            self._result = error
-        del self._compress  # and the data it holds
-
-    def result(self) -> Growth:
-        self.join()
-        if isinstance(self._result, BaseException):
-            raise self._result
-        return self._result
-
-
-def _constant(result: Growth) -> Callable[[], Growth]:
-    return lambda: result

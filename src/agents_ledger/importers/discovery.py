@@ -12,12 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from agents_ledger.importers.exclusion import (
-    HEAD_SIZES,
-    ExcludedCounts,
-    ExcludedFolders,
-    Verdict,
-)
+from agents_ledger.importers.exclusion import HEAD_SIZES, ExcludedCounts, ExcludedFolders, Verdict
 from agents_ledger.importers.parsing import databases, files
 from agents_ledger.importers.parsing.encodings import is_text
 from agents_ledger.importers.port.homes import Home

@@ -11,11 +11,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from msgspec import Struct, field
 
 from agents_ledger.importers.parsing import databases, files
-from agents_ledger.importers.parsing.db_cursor import DatabaseState
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse_json
 from agents_ledger.importers.parsing.table_scan import select
 from agents_ledger.importers.port.limits import LIMITS
-from agents_ledger.importers.port.source import FolderTrace, Project, Source, Table
+from agents_ledger.importers.port.source import FolderTrace, Project, SharedDatabase, Source, Table
 from agents_ledger.importers.project_folders import ExcludedFolder
 from agents_ledger.importers.row_archive import NO_EXCLUSION, RowExclusion
 from agents_ledger.model.errors import LedgerError
@@ -83,7 +82,7 @@ class ExcludedFolders(NamedTuple):
 
         return RowExclusion(
             tuple(folder.path for folder in self.folders),
-            lambda own_rows: source.row_filter(path, own_rows, PROBE, is_excluded),
+            lambda rows: source.row_filter(SharedDatabase(path, rows, PROBE, is_excluded)),
             matched,
         )
 
@@ -101,55 +100,77 @@ class CachedProbe:
             return b""
 
     def document(self, path: Path, read: Callable[[Any], T]) -> T:
-        try:
-            status = path.stat()
-        except OSError:
-            return read(None)
-        looks = (status.st_ino, status.st_size, status.st_mtime_ns)
-        result: T = _document(path, looks, read)
+        result: T = _cached(_few, read(None), _document, path, read)
         return result
 
     def names(self, folder: Path) -> Collection[str]:
-        try:
-            return _names(folder, folder.stat().st_mtime_ns)
-        except OSError:
-            return ()
+        names: Collection[str] = _cached(_many, (), _names, folder)
+        return names
+
+    def rows(self, path: Path, table: Table, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+        rows: Sequence[tuple[Any, ...]] = _cached(_few, (), _rows, path, table, tuple(columns))
+        return rows
 
     def row(
         self, path: Path, table: Table, columns: Sequence[str], first: str
     ) -> tuple[Any, ...] | None:
-        try:
-            rows = _rows_by_first_column(path, databases.state(path), table, tuple(columns))
-            return rows.get(first)
-        except databases.UNREADABLE:
-            return None
-
-    def rows(self, path: Path, table: Table, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
-        try:
-            return _rows(path, databases.state(path), table, tuple(columns))
-        except databases.UNREADABLE:
-            return ()
+        rows = _cached(_few, {}, _rows_by_first_column, path, table, tuple(columns))
+        row: tuple[Any, ...] | None = rows.get(first)
+        return row
 
     def working_folder(self, path: Path) -> str | None:
-        try:
-            status = files.on_disk(path).stat()
-            looks = (status.st_ino, status.st_size, status.st_mtime_ns)
-            return _working_folder(path, looks, self._head_sizes)
-        except (LedgerError, OSError):
-            return None
+        folder: str | None = _cached(_many, None, _working_folder, path, self._head_sizes)
+        return folder
 
     def working_folder_within(self, folder: Path) -> str | None:
-        try:
-            return _working_folder_within(folder, folder.stat().st_mtime_ns)
-        except OSError:
-            return None
+        names = (name for name in self.names(folder) if name.endswith(".jsonl"))
+        folders = (self.working_folder(folder / name) for name in names)
+        return next(filter(None, folders), None)
 
 
 PROBE = CachedProbe()
 
 
-@lru_cache(maxsize=4096)
-def _working_folder(path: Path, _: tuple[int, ...], head_sizes: tuple[int, ...]) -> str | None:
+def _cached(
+    cache: Callable[..., Any], otherwise: Any, read: Callable[..., Any], path: Path, *more: Any
+) -> Any:
+    """What is read of a path, until the file or folder changes; `otherwise` if it cannot be."""
+    try:
+        place = files.on_disk(path)
+        return cache(read, path, (place.stat().st_ino, *databases.state(place)), *more)
+    except databases.UNREADABLE:
+        return otherwise
+
+
+def _call(read: Callable[..., Any], path: Path, _: tuple[int, ...], *more: Any) -> Any:
+    return read(path, *more)
+
+
+_few = lru_cache(maxsize=4)(_call)  # large results
+_many = lru_cache(maxsize=8192)(_call)
+
+
+def _document(path: Path, read: Callable[[Any], Any]) -> Any:
+    return read(parse_json(PROBE.head(path, LIMITS.record_bytes)))
+
+
+def _names(folder: Path) -> Collection[str]:
+    return dict.fromkeys(sorted(os.listdir(folder)))
+
+
+def _rows(path: Path, table: Table, columns: tuple[str, ...]) -> Sequence[tuple[Any, ...]]:
+    files.open_regular(path).close()  # not a link, a pipe or a device
+    with databases.snapshot(path) as connection:
+        return tuple(select(connection, table, columns))
+
+
+def _rows_by_first_column(
+    path: Path, table: Table, columns: tuple[str, ...]
+) -> dict[str, tuple[Any, ...]]:
+    return {row[0]: row for row in _rows(path, table, columns) if isinstance(row[0], str)}
+
+
+def _working_folder(path: Path, head_sizes: tuple[int, ...]) -> str | None:
     for size in head_sizes:
         data = files.head(path, size)
         folders = (_own_folder(line) for line in data.split(b"\n") if b'"cwd"' in line)
@@ -166,35 +187,3 @@ def _own_folder(line: bytes) -> str | None:
     # Where Claude Code, Codex and Copilot CLI have it.
     candidates = (record, as_dict(record.get("payload")), context)
     return next((cwd for fields in candidates if (cwd := as_text(fields.get("cwd")))), None)
-
-
-@lru_cache(maxsize=256)
-def _working_folder_within(folder: Path, _: int) -> str | None:
-    names = (name for name in PROBE.names(folder) if name.endswith(".jsonl"))
-    return next((cwd for name in names if (cwd := PROBE.working_folder(folder / name))), None)
-
-
-@lru_cache(maxsize=4)
-def _document(path: Path, _: tuple[int, ...], read: Callable[[Any], Any]) -> Any:
-    return read(parse_json(PROBE.head(path, LIMITS.record_bytes)))
-
-
-@lru_cache(maxsize=4096)
-def _names(folder: Path, _: int) -> Collection[str]:
-    return dict.fromkeys(sorted(os.listdir(folder)))
-
-
-@lru_cache(maxsize=4)
-def _rows_by_first_column(
-    path: Path, state: DatabaseState, table: Table, columns: tuple[str, ...]
-) -> dict[str, tuple[Any, ...]]:
-    return {row[0]: row for row in _rows(path, state, table, columns) if isinstance(row[0], str)}
-
-
-@lru_cache(maxsize=4)
-def _rows(
-    path: Path, _: DatabaseState, table: Table, columns: tuple[str, ...]
-) -> tuple[tuple[Any, ...], ...]:
-    files.open_regular(path).close()  # not a link, a pipe or a device
-    with databases.snapshot(path) as connection:
-        return tuple(select(connection, table, columns))

@@ -70,12 +70,6 @@ class _FamilyReport(NamedTuple):
     faults: tuple[Fault, ...]
 
 
-class _Derived(NamedTuple):
-    files: dict[int, SourceFile]
-    derivation: Derivation
-    names: Names
-
-
 def import_paths(ledger: Ledger, paths: Iterable[Path], limits: ImportLimits = LIMITS) -> Report:
     """Import files and folders. Files are identified by their content."""
     report = Report()
@@ -178,10 +172,7 @@ class Importer:
         )
 
     def _derive_all(
-        self,
-        families: Mapping[str, Source],
-        copies: Mapping[str, str],
-        done: Callable[[str], None],
+        self, families: Mapping[str, Source], copies: Mapping[str, str], done: Callable[[str], None]
     ) -> None:
         """Derive each family by itself or with its copies. Families that turn out to share turns
         are derived once more at the end, all together: a session with many forks is read twice, and
@@ -241,23 +232,8 @@ class Importer:
         superseded: bool = False,
         merged: MergeGroups | None = None,
     ) -> set[str]:
-        """With `merged`, families that share turns with others are only added there."""
-        derived = self._derive_related(source, families, superseded=superseded, merged=merged)
-        if derived is None:
-            return set()
-        self._reconcile(source, derived, on_error)
-        return {file.family for file in derived.files.values()}
-
-    def _derive_related(
-        self,
-        source: Source,
-        families: Sequence[str],
-        *,
-        superseded: bool,
-        merged: MergeGroups | None,
-    ) -> _Derived | None:
-        """Derive families, again and again with those they turn out to share turns with. None: they
-        were added to `merged` instead."""
+        """Derive families, again and again with those they turn out to share turns with. With
+        `merged`, families that share turns with others are only added there."""
         files = self._files(source, families, superseded)
         version = 0 if superseded else source.version
         while True:
@@ -269,14 +245,16 @@ class Importer:
             if merged is not None:
                 check_related(families, derivation.turns, files)
             names = self._projector.names_of(derivation)
+            derived = {file.family for file in files.values()}
             shared = self._files_sharing(names) - set(files)
             related = {self.sources.file_by_id(file_id).family for file_id in shared}
-            related -= {file.family for file in files.values()}  # superseded states of these
+            related -= derived  # superseded states of these
             if merged is not None and merged.merge(source, families, related, names):
-                return None
+                return set()
             more = self._files(source, related, superseded)
             if more.keys() <= files.keys():
-                return _Derived(files, derivation, names)
+                self._reconcile(source, files, derivation, names, on_error)
+                return derived
             files |= more
             del derivation, names  # before the larger ones are made
 
@@ -301,10 +279,14 @@ class Importer:
     # -- reconciling --------------------------------------------------------------------------
 
     def _reconcile(
-        self, source: Source, derived: _Derived, on_error: Callable[[Exception], None]
+        self,
+        source: Source,
+        files: Mapping[int, SourceFile],
+        derivation: Derivation,
+        names: Names,
+        on_error: Callable[[Exception], None],
     ) -> None:
         """Write what differs from the ledger, now or with the next derivations."""
-        files, derivation, names = derived
         families = {file.family for file in files.values()}
 
         def done(written: ProjectionResult | Exception) -> None:

@@ -30,6 +30,7 @@ from agents_ledger.importers.sources.import_requests.records import (
     decoded,
     encoded,
     in_camel,
+    in_camel_case,
     names_of,
     normal,
     read_archived,
@@ -58,6 +59,7 @@ from agents_ledger.model.sessions import DEFAULT_PERSONA
 from agents_ledger.model.text.json_limits import JsonLimits, JsonTooLarge, check_json
 
 T = TypeVar("T")
+E = TypeVar("E", bound=ImportEnvelope)
 # The codes of requests by the path of the invalid value; any other is request_invalid.
 CODES = {
     "$.source": "source_unsupported",
@@ -91,31 +93,6 @@ def _refused(code: str, problem: str = "") -> RequestRefused:
     return RequestRefused(code, f"{problem}. {hint}" if problem else hint)
 
 
-class SessionsRequest(Struct):
-    source: str
-    mode: str
-    persona_id: str
-    key: str
-    run_id: str
-    items: list[Any]
-
-    @classmethod
-    def of(cls, envelope: ImportEnvelope, items: Iterable[Any] = ()) -> SessionsRequest:
-        return cls(
-            envelope.source,
-            envelope.mode,
-            envelope.persona_id or DEFAULT_PERSONA,
-            envelope.idempotency_key,
-            envelope.run_id or str(uuid4()),
-            [_normal_or_raw(item) for item in items],
-        )
-
-    def hash(self) -> str:
-        """Of everything that makes it a different request; the time and the run do not."""
-        parts = [self.source, self.mode, self.persona_id, *map(_item_hash, self.items)]
-        return hashlib.sha256(encoded(parts)).hexdigest()
-
-
 def _normal_or_raw(item: Any) -> Any:
     try:
         return normal(item)
@@ -136,38 +113,48 @@ def _item_hash(item: Any) -> str:
 def import_sessions(ledger: Ledger, request: ImportRequest | Mapping[str, Any]) -> ImportResponse:
     """Import the items of a request; the result of each."""
     fields = _fields(request, ImportRequest)
-    envelope = _typed(fields, ImportEnvelope)
+    envelope = _complete(_typed(fields, ImportEnvelope))
     items = fields.get("items")
     if not isinstance(items, list) or not items:
         raise _refused("items_required", f"$.items is {shown(items)}")
     return _import_items(ledger, envelope, items)
 
 
+def _complete(envelope: E) -> E:
+    """With defaults that depend on no other request."""
+    persona_id = envelope.persona_id or DEFAULT_PERSONA
+    return structs.replace(envelope, persona_id=persona_id, run_id=envelope.run_id or str(uuid4()))
+
+
 def _import_items(ledger: Ledger, envelope: ImportEnvelope, items: list[Any]) -> ImportResponse:
-    request = SessionsRequest.of(envelope, items)
-    request_hash = request.hash()
-    answer = ledger.import_requests.answered(request.key)
+    items = [_normal_or_raw(item) for item in items]
+    # Everything that makes it a different request; the time and the run do not.
+    parts = [envelope.source, envelope.mode, envelope.persona_id, *map(_item_hash, items)]
+    request_hash = hashlib.sha256(encoded(parts)).hexdigest()
+    key, run_id = envelope.idempotency_key, str(envelope.run_id)
+    answer = ledger.import_requests.answered(key)
     if answer is not None:
-        return _repeated(answer, request, request_hash)
-    results = RequestRun(ledger, request).results()
+        return _repeated(answer, envelope, request_hash)
+    results = RequestRun(ledger, envelope, items).results()
     count = Counter(result.status for result in results)
     response = ImportResponse(
         ok=True,
-        run_id=request.run_id,
+        run_id=run_id,
         imported=count["imported"],
         upserted=count["upserted"],
         skipped=count["skipped"],
         failed=count["failed"],
         results=results,
     )
-    answer = AnsweredRequest(request.source, request.mode, request_hash, encoded(response).decode())
+    body = encoded(response).decode()
+    answer = AnsweredRequest(envelope.source, envelope.mode, request_hash, body)
     written = [
         (result.source_provider, result.source_session_id)
         for result in results
         if result.status in ("imported", "upserted")
     ]
-    stored = ledger.import_requests.answer(request.key, answer, request.run_id, written)
-    return _repeated(stored, request, request_hash)
+    stored = ledger.import_requests.answer(key, answer, run_id, written)
+    return _repeated(stored, envelope, request_hash)
 
 
 def import_request(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,7 +188,7 @@ def _typed(fields: Mapping[str, Any], kind: type[T]) -> T:
 
 
 def _repeated(
-    answer: AnsweredRequest, request: SessionsRequest, request_hash: str | None
+    answer: AnsweredRequest, request: ImportEnvelope, request_hash: str | None
 ) -> ImportResponse:
     """The response to an earlier request of the same key, if it is the same request."""
     if answer.source != request.source:
@@ -237,16 +224,17 @@ class AcceptedItem(Struct):
 class RequestRun:
     """Imports the items of one request."""
 
-    def __init__(self, ledger: Ledger, request: SessionsRequest) -> None:
+    def __init__(self, ledger: Ledger, request: ImportEnvelope, items: list[Any]) -> None:
         self.requests = ledger.import_requests
         self.request = request
+        self.items = items
         self.importer = Importer(ledger)
         self.fingerprints: dict[ImportKey, str] = {}  # of the accepted items
         self.accepted: list[AcceptedItem] = []
         self.item_results: list[ImportResult] = []
 
     def results(self) -> list[ImportResult]:
-        for index, item in enumerate(self.request.items):
+        for index, item in enumerate(self.items):
             self.item_results.append(self._accept_or_fail(index, item))
         for group in _groups(self.accepted):
             self._derive(group)
@@ -272,7 +260,7 @@ class RequestRun:
         earlier = list(self._archived(key))
         label = label or (earlier[0][0].label if earlier else self._label(key, item))
         # A session stays with the persona it was first imported for.
-        persona = earlier[0][0].persona_id if earlier else self.request.persona_id
+        persona = earlier[0][0].persona_id if earlier else str(self.request.persona_id)
         _check_mergeable([previous for _, previous in earlier], item)
         outcome: ImportStatus = "imported" if current is None else "upserted"
         archived = ArchivedItem(self.request.source, persona, label, fields)
@@ -285,7 +273,11 @@ class RequestRun:
 
     def _unchanged(self, key: ImportKey, label: str | None) -> ImportResult:
         note = _note(self.importer.sources.file(key.path()))
-        if note is not None and note.key == self.request.key and key not in self.fingerprints:
+        if (
+            note is not None
+            and note.key == self.request.idempotency_key
+            and key not in self.fingerprints
+        ):
             # This very request archived it and was interrupted before it was answered.
             return _result(key, note.outcome, label)
         label = label or next(item.label for item in self.accepted if item.key == key)
@@ -302,7 +294,7 @@ class RequestRun:
         own = key.label()
         if hint is None or any(accepted.label == hint for accepted in self.accepted):
             return own
-        is_free = self.requests.adoptable(hint, self.request.persona_id, own)
+        is_free = self.requests.adoptable(hint, str(self.request.persona_id), own)
         return hint if is_free else own
 
     def _store(self, key: ImportKey, item: ArchivedItem, outcome: ImportStatus) -> ImportStatus:
@@ -313,7 +305,7 @@ class RequestRun:
             raise InvalidItem("item_too_large", problem=problem)
         sources = self.importer.sources
         path = key.path()
-        cursor = encoded(_ImportNote(self.request.key, outcome)).decode()
+        cursor = encoded(_ImportNote(self.request.idempotency_key, outcome)).decode()
         for attempt in range(TRIES):
             latest = sources.file(path)
             if latest is not None and b"".join(sources.stream(latest.id)) == data:
@@ -354,7 +346,7 @@ class RequestRun:
         for item in group:
             result = item.result
             if failed is not None:
-                result = _failed(self.request.items[item.index], "import_failed", failed)
+                result = _failed(self.items[item.index], "import_failed", failed)
             self.item_results[item.index] = result
         return failed is None
 
@@ -429,109 +421,69 @@ def import_chunk(
     ledger: Ledger, request: ImportChunk | Mapping[str, Any], *, item_max: int = ITEM_MAX
 ) -> ChunkResponse:
     """Stage a chunk of an item; the last one imports it. Items have at most `item_max` bytes."""
-    sent = _typed(_fields(request, ImportChunk), ImportChunk)
-    if sent.chunk_index >= sent.chunk_total:
-        problem = f"$.chunkIndex is {sent.chunk_index}, but $.chunkTotal is {sent.chunk_total}"
+    given = _typed(_fields(request, ImportChunk), ImportChunk)
+    if given.chunk_index >= given.chunk_total:
+        problem = f"$.chunkIndex is {given.chunk_index}, but $.chunkTotal is {given.chunk_total}"
         raise _refused("chunk_index_out_of_range", problem)
-    parsed, upload_id = SessionsRequest.of(sent), sent.upload_id
-    chunk = _staged(sent, parsed)
-    answer = ledger.import_requests.answered(parsed.key)
+    sent, requests = _complete(given), ledger.import_requests
+    answer = requests.answered(sent.idempotency_key)
     if answer is not None:
-        return _completed(chunk, upload_id, _repeated_upload(answer, parsed, chunk))
-    staged = ledger.import_requests.chunks(parsed.source, upload_id)
-    chunk = _check_chunk(chunk, staged, has_run=bool(sent.run_id))
-    _check_upload(chunk, staged, item_max)
-    ledger.import_requests.stage(parsed.source, upload_id, chunk)
-    staged = ledger.import_requests.chunks(parsed.source, upload_id)
-    if len(staged) < chunk.chunk_total:
-        return ChunkResponse(
-            ok=True,
-            run_id=chunk.run_id,
-            upload_id=upload_id,
-            status="staged",
-            received=len(staged),
-            total=chunk.chunk_total,
-        )
+        return _received(sent, sent.chunk_total, _repeated_upload(answer, sent))
+    staged = requests.chunks(sent.source, sent.upload_id)
+    if staged and not given.run_id:
+        sent = structs.replace(sent, run_id=staged[0].run_id)
+    columns = {
+        name: getattr(sent, name) for name in UploadChunk.__struct_fields__ if name != "payload"
+    }
+    chunk = UploadChunk(payload=sent.data, **columns)
+    _check_chunk(chunk, staged, item_max)
+    requests.stage(sent.source, sent.upload_id, chunk)
+    staged = requests.chunks(sent.source, sent.upload_id)
+    if len(staged) < sent.chunk_total:
+        return _received(sent, len(staged))
     item = _unpack_item(staged, sent.payload_sha256, item_max)
-    envelope = structs.replace(sent, run_id=chunk.run_id)
-    response = _import_items(ledger, envelope, [item])
-    ledger.import_requests.unstage(parsed.source, upload_id)
-    return _completed(chunk, upload_id, response)
+    response = _import_items(ledger, sent, [item])
+    requests.unstage(sent.source, sent.upload_id)
+    return _received(sent, sent.chunk_total, response)
 
 
-def _completed(chunk: UploadChunk, upload_id: str, response: ImportResponse) -> ChunkResponse:
+def _received(
+    sent: ImportChunk, received: int, response: ImportResponse | None = None
+) -> ChunkResponse:
     return ChunkResponse(
         ok=True,
-        run_id=response.run_id,
-        upload_id=upload_id,
-        status="completed",
-        received=chunk.chunk_total,
-        total=chunk.chunk_total,
+        run_id=response.run_id if response is not None else str(sent.run_id),
+        upload_id=sent.upload_id,
+        status="staged" if response is None else "completed",
+        received=received,
+        total=sent.chunk_total,
         response=response,
     )
 
 
-def _staged(chunk: ImportChunk, request: SessionsRequest) -> UploadChunk:
-    return UploadChunk(
-        chunk_index=chunk.chunk_index,
-        chunk_total=chunk.chunk_total,
-        mode=request.mode,
-        run_id=request.run_id,
-        idempotency_key=request.key,
-        source_provider=chunk.source_provider,
-        source_session_id=chunk.source_session_id,
-        source_session_fingerprint=chunk.source_session_fingerprint,
-        encoding=chunk.encoding,
-        payload=chunk.data,
-        persona_id=request.persona_id,
-    )
+ITEM_FIELDS = ("source_provider", "source_session_id", "source_session_fingerprint")
+SHARED_FIELDS = ("chunk_total", "mode", "idempotency_key", "persona_id", *ITEM_FIELDS)
 
 
-ITEM_FIELDS = {
-    "source_provider": "sourceProvider",
-    "source_session_id": "sourceSessionId",
-    "source_session_fingerprint": "sourceSessionFingerprint",
-}
-SHARED_FIELDS = (
-    "chunk_total",
-    "mode",
-    "idempotency_key",
-    "persona_id",
-    "source_provider",
-    "source_session_id",
-    "source_session_fingerprint",
-)
-
-
-def _check_chunk(
-    chunk: UploadChunk, staged: tuple[UploadChunk, ...], *, has_run: bool
-) -> UploadChunk:
-    """The chunk, if it matches those that are staged; in their run, unless it names one."""
+def _check_chunk(chunk: UploadChunk, staged: tuple[UploadChunk, ...], item_max: int) -> None:
+    """Refuse a chunk that does not match those that are staged, or exceeds `item_max` with them."""
     for other in staged[:1]:
         for name in SHARED_FIELDS:
             if getattr(chunk, name) != getattr(other, name):
                 code = name if name.startswith("chunk_") else f"chunk_{name}"
                 values = (shown(getattr(other_chunk, name)) for other_chunk in (chunk, other))
                 raise _refused(f"{code}_mismatch", " is not the same as ".join(values))
-        if not has_run:
-            chunk = structs.replace(chunk, run_id=other.run_id)
-    return chunk
-
-
-def _check_upload(chunk: UploadChunk, staged: tuple[UploadChunk, ...], item_max: int) -> None:
     rest = (other for other in staged if other.chunk_index != chunk.chunk_index)
     size = len(chunk.payload) + sum(len(other.payload) for other in rest)
     if size > item_max * 4 // 3:  # in base64
         raise _refused("chunk_payload_too_large")
 
 
-def _repeated_upload(
-    answer: AnsweredRequest, parsed: SessionsRequest, chunk: UploadChunk
-) -> ImportResponse:
+def _repeated_upload(answer: AnsweredRequest, sent: ImportChunk) -> ImportResponse:
     """The response to an upload that was completed before; its chunks are deleted."""
-    response = _repeated(answer, parsed, None)
+    response = _repeated(answer, sent, None)
     imported = [(item.source_provider, item.source_session_id) for item in response.results]
-    if imported != [(chunk.source_provider, chunk.source_session_id)]:
+    if imported != [(sent.source_provider, sent.source_session_id)]:
         raise _refused("idempotency_key_payload_mismatch")
     return response
 
@@ -551,8 +503,8 @@ def _unpack_item(
         raise _refused("chunk_payload_too_large") from error
     except (ValueError, msgspec.MsgspecError, RecursionError, InvalidItem) as error:
         raise _refused("chunk_payload_json_invalid") from error
-    for name, field_name in ITEM_FIELDS.items():
-        if item.get(field_name) != getattr(staged[0], name):
+    for name in ITEM_FIELDS:
+        if item.get(in_camel_case(name)) != getattr(staged[0], name):
             raise _refused(f"chunk_item_{name}_mismatch")
     return item
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from msgspec import Struct, field
 
@@ -15,9 +16,10 @@ from agents_ledger.importers.exclusion import ExcludedCounts, ExcludedFolders
 from agents_ledger.importers.parsing import databases, files
 from agents_ledger.importers.parsing.table_scan import select
 from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection.source_records import Sources
-from agents_ledger.model.imports.sources import Fault
+from agents_ledger.model.imports.sources import Fault, SourceFile
 
 # How many days agents keep files that are not touched, by their documented defaults.
 RETENTION_DAYS = {"claude-code": 30, "gemini-cli": 30, "openclaw": 30}
@@ -28,6 +30,7 @@ DAY_SECONDS = 86400
 class ExpiringFile(Struct, frozen=True):
     path: str
     days: int  # left
+    kept: bool = False  # archived in the ledger
 
 
 class SourceSurvey(Struct):
@@ -36,7 +39,12 @@ class SourceSurvey(Struct):
     bytes: int = 0
     excluded: int = 0
     not_imported: int = 0
-    deleted_soon: list[ExpiringFile] = field(default_factory=list)  # and not imported
+    expiring: list[ExpiringFile] = field(default_factory=list)  # within SOON_DAYS
+
+    @property
+    def deleted_soon(self) -> list[ExpiringFile]:
+        """The expiring files that the ledger does not have yet."""
+        return [file for file in self.expiring if not file.kept]
 
 
 def survey(
@@ -52,13 +60,14 @@ def survey(
         source.bytes += file.size
         if not selection.includes(file):
             source.excluded += 1
-        elif archived is None or is_behind(archived, file):
-            source.not_imported += 1
-            days = _days_left(home, file)
-            if days is not None and days <= SOON_DAYS:
-                source.deleted_soon.append(ExpiringFile(str(file.path), max(0, days)))
+            continue
+        is_kept = archived is not None and not is_behind(archived, file)
+        source.not_imported += not is_kept
+        days = _days_left(home, file)
+        if days is not None and days <= SOON_DAYS:
+            source.expiring.append(ExpiringFile(str(file.path), max(0, days), is_kept))
     for source in surveys.values():
-        source.deleted_soon.sort(key=lambda file: (file.days, file.path))
+        source.expiring.sort(key=lambda file: (file.kept, file.days, file.path))
     return list(surveys.values())
 
 
@@ -95,6 +104,18 @@ def is_behind(archived: Sources, file: HistoryFile) -> bool:
         (status.st_size, status.st_mtime_ns),
         state,
     )
+
+
+def is_gone(home: Home, file: SourceFile) -> bool:
+    """Whether an agent on this machine has deleted a file that the ledger has. Of files imported
+    from elsewhere nothing is known."""
+    path = Path(file.path)
+    source = SOURCES.get(file.source)
+    roots = source.roots(home) if source else ()
+    if not any(root in path.parents and root.is_dir() for root in roots):
+        return False
+    forms = (files.on_disk(path), path.with_name(path.name + files.COMPRESSED))
+    return not any(form.exists() for form in forms)
 
 
 def _days_left(home: Home, file: HistoryFile) -> int | None:

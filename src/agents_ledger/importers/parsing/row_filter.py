@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from msgspec import Struct, field
 
@@ -37,11 +36,6 @@ def excluded_sessions(
     )
 
 
-def value_of(row: RowRecord, column: str) -> Any:
-    """The value in a column; None if the row does not have it."""
-    return row.values[row.columns.index(column)] if column in row.columns else None
-
-
 class BySession(Struct):
     """A filter for rows that name their session, or whatever else they belong to."""
 
@@ -52,7 +46,7 @@ class BySession(Struct):
     without_project: set[str] = field(default_factory=set)
 
     def __call__(self, row: RowRecord) -> RowRecord | None:
-        name = as_text(value_of(row, self.columns.get(row.table, "")))
+        name = as_text(row.named.get(self.columns.get(row.table, "")))
         if name in self.excluded:
             return None
         if name is not None and name not in self.with_project:

@@ -294,7 +294,7 @@ class Material:
                     version.offset,
                     version.length,
                     row.table,
-                    dict(zip(row.columns, row.values, strict=False)),
+                    row.named,
                     version.digest,
                     bool(next(latest)),
                 )
@@ -303,7 +303,7 @@ class Material:
 
     def report_long_value(self, file: SourceFile, offset: int, row: RowRecord, length: int) -> None:
         """Report a row with a value that is too long to parse."""
-        fields = dict(zip(row.columns, row.values, strict=False))
+        fields = row.named
         key = ", ".join(str(fields.get(column))[:QUOTED_CHARACTERS] for column in row.key)
         what = f"a value of {length:,} bytes is kept, but too long to read: {row.table} {key}"
         self.faults.append(Fault(file.path, what, offset))
@@ -350,7 +350,7 @@ class Material:
         if row.values is not None:
             return row.values
         record = unframe(self._sources.read(row.file_id, row.offset, row.length))
-        return dict(zip(record.columns, record.values, strict=False)) if record else {}
+        return record.named if record else {}
 
     # -- reports ------------------------------------------------------------------------------
 

@@ -82,6 +82,15 @@ class RowFilter(Protocol):
         """The row, or as much of it as may be archived."""
 
 
+class SharedDatabase(NamedTuple):
+    """A database with sessions of several projects, some of which are excluded."""
+
+    path: Path
+    select: SelectRows  # reads its rows
+    probe: FileProbe
+    is_excluded: Callable[[Project], bool]
+
+
 class Source:
     """An agent whose history can be imported. Subclasses implement `recognises` and `derive`, and
     whatever else does not fit the defaults."""
@@ -121,15 +130,8 @@ class Source:
         """The projects of a file. None: unknown; empty: it has none, or its rows have."""
         return None
 
-    def row_filter(
-        self,
-        path: Path,
-        select: SelectRows,
-        probe: FileProbe,
-        is_excluded: Callable[[Project], bool],
-    ) -> RowFilter | None:
-        """A filter for the rows of a database with several projects. `select` reads rows of the
-        database itself."""
+    def row_filter(self, database: SharedDatabase) -> RowFilter | None:
+        """A filter for the rows of a database with several projects."""
         return None
 
     def derive(self, material: Material) -> Derivation:

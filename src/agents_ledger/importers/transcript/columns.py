@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from agents_ledger.model.imports.interning import Numbering, Sets
+from agents_ledger.model.imports.interning import HELD_NAMES, Numbering, Sets
 
 NONE = -1  # how None is stored in an array
 
@@ -63,9 +63,6 @@ class SetColumn:
         """`size` entries whose sets have yet to be assigned."""
         self._sets = Sets()
         self._numbers = array("I", bytes(4 * size))
-
-    def __len__(self) -> int:
-        return len(self._numbers)
 
     def __getitem__(self, entry: int) -> frozenset[int]:
         return self._sets[self._numbers[entry]]
@@ -159,28 +156,19 @@ def nearest_above(
     return nearest
 
 
-class TurnIndex:
-    """Turns by the ids of calls or tasks. One that is added again belongs to its latest turn."""
+class LastByName:
+    """A number for every name, such as the turn of a call; the last one counts."""
 
-    def __init__(self) -> None:
-        self._ids = Numbering(forgets=True)
-        self._turns = array("i")
-        self._entries = array("i")
+    def __init__(self, held_names: int = HELD_NAMES) -> None:
+        self._names = Numbering(forgets=True, held=held_names)
+        self._numbers = array("I")
 
-    def add(self, name: str, turn: int, entry: int = NONE) -> None:
-        """Add an id with its turn and the entry that started it."""
-        number = self._ids.add(name)
-        if number == len(self._turns):
-            self._turns.append(turn)
-            self._entries.append(entry)
-        else:
-            self._turns[number], self._entries[number] = turn, entry
+    def __setitem__(self, name: str, number: int) -> None:
+        at = self._names.add(name)
+        if at == len(self._numbers):
+            self._numbers.append(number)
+        self._numbers[at] = number
 
-    def turn(self, name: str | None) -> int | None:
-        number = self._ids.get(name) if name else NONE
-        return self._turns[number] if number >= 0 else None
-
-    def entry(self, name: str) -> int | None:
-        """The entry that started a call."""
-        number = self._ids.get(name)
-        return self._entries[number] if number >= 0 else None
+    def get(self, name: str | None) -> int | None:
+        at = self._names.get(name) if name else NONE
+        return self._numbers[at] if at >= 0 else None

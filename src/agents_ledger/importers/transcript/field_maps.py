@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_number, as_text
 from agents_ledger.model.turns import FileKind, MessageFile
+
+# The grammar of apply_patch, which the tools of several agents accept.
+_PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*\S)", re.M)
 
 TokenFields = Mapping[str, str]
 """Our column -> the source's field. A dot leads into an object: `cache.read`."""
@@ -24,6 +28,15 @@ def _field(value: Any, path: str) -> Any:
     return value
 
 
+def as_params(value: Any) -> dict[str, Any]:
+    """The parameters of a call; those that are no object become the parameter `input`."""
+    return value if isinstance(value, dict) else {"input": value} if value else {}
+
+
+def patched_files(patch: str) -> list[MessageFile]:
+    return [MessageFile("written", path) for path in dict.fromkeys(_PATCHED.findall(patch))]
+
+
 class FileTools:
     """The tools of a source that read or write a file, and the parameters that name it."""
 
@@ -31,8 +44,8 @@ class FileTools:
         self.tools = tools
         self.paths = paths
 
-    def files(self, tool: str, params: Mapping[str, Any]) -> list[MessageFile]:
+    def files(self, tool: str | None, params: Mapping[str, Any]) -> list[MessageFile]:
         """The file that a call reads or writes, if it names one."""
-        kind = self.tools.get(tool)
+        kind = self.tools.get(tool or "")
         path = next(filter(None, (as_text(params.get(name)) for name in self.paths)), None)
         return [] if kind is None or path is None else [MessageFile(kind, path)]

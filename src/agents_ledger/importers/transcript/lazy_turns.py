@@ -22,9 +22,11 @@ class LazyTurns(ABC):
     that a source may free what they come from.
     """
 
+    turn_tree: TurnTree
+
     def __init__(self, tree: TurnTree, version: int) -> None:
         """Call it last: it asks for the evidence of every turn. `version` is the parser's."""
-        self._turns = tree
+        self.turn_tree = tree
         self._version = version
         # 16 bytes a turn: a session of 1,000,000 records may have 500,000 turns.
         self._fingerprints = bytearray()
@@ -33,16 +35,16 @@ class LazyTurns(ABC):
 
     def take_added(self) -> None:
         """Ask for the evidence of the turns that were added to the tree since the last call."""
-        for turn in range(len(self._fingerprints) // _SIZE, len(self._turns)):
+        for turn in range(len(self._fingerprints) // _SIZE, len(self.turn_tree)):
             parts, file_ids = self.evidence(turn)
             self._fingerprints += fingerprint(self._version, parts)
             self._file_sets.append(file_ids)
 
     # -- what a source says -------------------------------------------------------------------
 
-    @abstractmethod
     def name(self, turn: int) -> str:
         """The id of a turn."""
+        return self.turn_tree.name(turn)
 
     @abstractmethod
     def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
@@ -68,13 +70,13 @@ class LazyTurns(ABC):
     # -- the derived turns --------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self.turn_tree)
 
     def __iter__(self) -> Iterator[DerivedTurn]:
-        return map(self._derived, self._turns.order())
+        return map(self._derived, self.turn_tree.order())
 
     def parent_name(self, turn: int) -> str | None:
-        parent = self._turns.parent(turn)
+        parent = self.turn_tree.parent(turn)
         return None if parent is None else self.name(parent)
 
     def _derived(self, turn: int) -> DerivedTurn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,13 +13,16 @@ from agents_ledger.importers.parsing.lenient_json import (
     BROKEN,
     UUID,
     as_dict,
+    as_list,
     decode_leniently,
     parse_json,
+    repair_json,
 )
 from agents_ledger.importers.port.material import HeldRecord, Material, SourceLine
 from agents_ledger.model.imports.sources import SourceFile
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 def record_of(material: Material, held: HeldRecord) -> dict[str, Any]:
@@ -48,6 +52,44 @@ def decode_line(material: Material, line: SourceLine, decode: Callable[[bytes], 
     except BROKEN as error:
         report_malformed(material, line, error)
     return None
+
+
+def text_of(content: Any) -> str:
+    """The text of a content in Anthropic's form: a string, or the text blocks of a list."""
+    if isinstance(content, str):
+        return content
+    texts = [as_dict(b).get("text") for b in as_list(content) if as_dict(b).get("type") == "text"]
+    return "\n\n".join(text for text in texts if isinstance(text, str))
+
+
+def decode_fields(decode: Callable[[bytes], S], data: bytes) -> tuple[S, bytes]:
+    """A record without fields of a wrong type, and its JSON, repaired if need be.
+
+    Raises one of lenient_json.BROKEN if it is no JSON object at all.
+    """
+    try:
+        return decode(data), data
+    except msgspec.ValidationError:
+        return _decode_field_by_field(decode, data), data
+    except BROKEN:
+        # Unpaired surrogates and NULs occur in the output of tools.
+        repaired = repair_json(data)
+        if repaired is None:
+            raise
+        return _decode_field_by_field(decode, repaired), repaired
+
+
+def _decode_field_by_field(decode: Callable[[bytes], S], data: bytes) -> S:
+    fields = msgspec.json.decode(data)
+    if not isinstance(fields, dict):
+        raise msgspec.DecodeError("not an object")
+    record = decode(b"{}")
+    for own, theirs in zip(record.__struct_fields__, record.__struct_encode_fields__, strict=True):
+        if theirs in fields:
+            with suppress(msgspec.ValidationError):
+                single = decode(msgspec.json.encode({theirs: fields[theirs]}))
+                setattr(record, own, getattr(single, own))
+    return record
 
 
 def scoped_id(source: str, session_id: str, name: str) -> str:

@@ -6,14 +6,16 @@ Such a source reads its files and builds the content of a turn; the rest is here
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Struct, field
 
-from agents_ledger.importers.parsing.lenient_json import project_name
+from agents_ledger.importers.parsing.lenient_json import as_dict, parse_json, project_name
 from agents_ledger.importers.port.material import HeldRecord, Material
 from agents_ledger.importers.transcript.columns import NONE
+from agents_ledger.importers.transcript.lines import DocumentStates
 from agents_ledger.importers.transcript.message_tree import (
     MessageKind,
     MessageNode,
@@ -24,7 +26,12 @@ from agents_ledger.importers.transcript.message_tree import (
     message_node,
 )
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.model.imports.sources import Derivation, DerivedSession, SourceFile
+from agents_ledger.model.imports.sources import (
+    Derivation,
+    DerivedSession,
+    SourceFile,
+    SourceTitle,
+)
 from agents_ledger.model.turns import Turn
 
 
@@ -34,6 +41,84 @@ class LogMessage(NamedTuple):
     id: str
     kind: MessageKind
     data: bytes
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The record, parsed whole."""
+        return as_dict(parse_json(self.data))
+
+
+class MessageFamily(ABC):
+    """The messages of a family of files, each of a session that the source numbers."""
+
+    def __init__(self, material: Material, version: int) -> None:
+        self.material = material
+        self.version = version
+        self.nodes = MessageNodes(material.limits)
+        self.session_of = array("I")  # by message
+        self.states = DocumentStates()
+        self.titles: list[SourceTitle] = []
+
+    @abstractmethod
+    def build_turn(
+        self, builder: TurnBuilder, turn: MessageTurn, messages: Iterable[LogMessage]
+    ) -> None:
+        """Add the messages of a turn to its builder."""
+
+    @abstractmethod
+    def derived_sessions(self, tree: MessageTree) -> Iterable[DerivedSession]:
+        """The sessions of these messages."""
+
+    def context(self, turn: MessageTurn) -> bytes:
+        """What the content of a turn depends on besides its messages."""
+        return b""
+
+    def put(
+        self,
+        message: LogMessage,
+        parent: str | None,
+        record: HeldRecord,
+        file: SourceFile,
+        *,
+        session: int = 0,
+    ) -> int:
+        """Add a message and return its number; a later one of the same id replaces it."""
+        node = message_node(message.kind, parent, message.data, record, file.id)
+        self.nodes.put(message.id, node)
+        number = self.nodes.number(message.id)
+        if number == len(self.session_of):
+            self.session_of.append(session)
+        return number
+
+    def turns(self, tree: MessageTree) -> MessageTurns:
+        return FamilyTurns(self, tree)
+
+    def derivation(self) -> Derivation:
+        tree = MessageTree(self.nodes)
+        return Derivation(
+            turns=self.turns(tree),
+            sessions=tuple(self.derived_sessions(tree)),
+            faults=tuple(self.material.faults),
+            counts=self.material.counts,
+            superseded=self.states.superseded(),
+            titles=tuple(self.titles),
+        )
+
+
+class FamilyTurns(MessageTurns):
+    def __init__(self, family: MessageFamily, tree: MessageTree) -> None:
+        self.family = family
+        super().__init__(tree, family.version)
+
+    def context(self, turn: MessageTurn) -> bytes:
+        return self.family.context(turn)
+
+    def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
+        builder = TurnBuilder(turn.id, turn.parent, self.family.material.limits)
+        bytes_of = self.family.material.bytes_of
+        members = (LogMessage(name, node.kind, bytes_of(node.record)) for name, node in messages)
+        self.family.build_turn(builder, turn, members)
+        return builder.build()
 
 
 class LogSession(Struct):
@@ -54,18 +139,16 @@ class LogSession(Struct):
         self.updated_at = max(self.updated_at, at)
 
 
-class MessageLog(ABC):
-    """The messages and sessions of a family of files."""
+class MessageLog(MessageFamily):
+    """The messages and sessions of a family of files, in order or linked by parents."""
 
     name: ClassVar[str]  # of the source
 
     def __init__(self, material: Material, version: int) -> None:
-        self.material = material
-        self.version = version
-        self.nodes = MessageNodes(material.limits)
+        super().__init__(material, version)
         self.sessions: dict[str, LogSession] = {}
         for file in material.files:
-            self._file_id = file.id
+            self._file = file
             self.read(file)
 
     @abstractmethod
@@ -76,31 +159,25 @@ class MessageLog(ABC):
     def build(self, builder: TurnBuilder, messages: Iterable[LogMessage]) -> None:
         """Add the messages of a turn to its builder."""
 
+    def build_turn(
+        self, builder: TurnBuilder, turn: MessageTurn, messages: Iterable[LogMessage]
+    ) -> None:
+        self.build(builder, messages)
+
     def session(self, session_id: str) -> LogSession:
         """The session of this id; a new one if it was not read before."""
         session = self.sessions.setdefault(session_id, LogSession(session_id))
-        session.file_ids.add(self._file_id)
+        session.file_ids.add(self._file.id)
         return session
 
     def add(
         self, session: LogSession, message: LogMessage, parent: str | None, record: HeldRecord
     ) -> None:
         """Add a message; a later one of the same id replaces it."""
-        node = message_node(message.kind, parent, message.data, record, self._file_id)
-        self.nodes.put(message.id, node)
+        self.put(message, parent, record, self._file)
         session.last = message.id
 
-    def derivation(self) -> Derivation:
-        tree = MessageTree(self.nodes)
-        return Derivation(
-            turns=_LogTurns(self, tree),
-            sessions=tuple(self._sessions(tree)),
-            faults=tuple(self.material.faults),
-            counts=self.material.counts,
-            firsts=self.material.firsts,
-        )
-
-    def _sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
+    def derived_sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
         for session in self.sessions.values():
             folder = session.folder
             yield DerivedSession(
@@ -118,19 +195,3 @@ class MessageLog(ABC):
                 if folder
                 else {},
             )
-
-
-class _LogTurns(MessageTurns):
-    def __init__(self, log: MessageLog, tree: MessageTree) -> None:
-        self._log = log
-        super().__init__(tree, log.version)
-
-    def context(self, turn: MessageTurn) -> bytes:
-        return b""
-
-    def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
-        builder = TurnBuilder(turn.id, turn.parent, self._log.material.limits)
-        bytes_of = self._log.material.bytes_of
-        members = (LogMessage(name, node.kind, bytes_of(node.record)) for name, node in messages)
-        self._log.build(builder, members)
-        return builder.build()

@@ -166,13 +166,14 @@ class MessageTree(TurnTree):
         names = [name(node) for node in turn.nodes]
         return MessageTurn(
             own,
-            self.name(self.parent(number)),
+            self.optional_name(self.parent(number)),
             "compaction" if turn.is_compaction else "normal",
             [(f"{own}:{n}" if at < turn.copied else n, n) for at, n in enumerate(names)],
         )
 
-    def name(self, turn: int | None) -> str | None:
-        return None if turn is None else self.nodes.name(self.turn_nodes.read(turn).opener)
+    def name(self, turn: int) -> str:
+        """The id of the message that opens a turn."""
+        return self.nodes.name(self.turn_nodes.read(turn).opener)
 
     def unplanned(self) -> Iterator[MessageNode]:
         """The messages that are in no turn."""
@@ -183,7 +184,7 @@ class MessageTree(TurnTree):
     def head(self, node: int) -> str | None:
         """The id of the nearest settled turn at or above a message; `node` may be NONE."""
         turn = NONE if node == NONE else self.turn_of[node]
-        return self.name(self.nearest_settled(turn if turn >= 0 else None))
+        return self.head_name(turn if turn >= 0 else None)
 
 
 class MessageTurns(LazyTurns):
@@ -201,10 +202,6 @@ class MessageTurns(LazyTurns):
     @abstractmethod
     def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
         """The content of a turn; its messages are given by their ids."""
-
-    def name(self, turn: int) -> str:
-        """The id of the message that opens a turn."""
-        return str(self.tree.name(turn))
 
     def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
         members = self.tree[turn]

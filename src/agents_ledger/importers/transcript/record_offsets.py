@@ -24,7 +24,7 @@ class RecordOffsets:
     """The lines of a family by number, in 20 bytes each; of small families with their content."""
 
     def __init__(self, material: Material) -> None:
-        self._material = material
+        self.material = material
         self._files = material.files
         sizes = (file.kept_bytes for file in material.files)
         # One number then says both the file and the offset in it.
@@ -38,7 +38,7 @@ class RecordOffsets:
     def __len__(self) -> int:
         return len(self._rows) // WIDTH
 
-    def add(self, line: SourceLine) -> None:
+    def add_line(self, line: SourceLine) -> None:
         data = line.data or b""
         if line.file is not self._file:
             self._file, self._base = line.file, self._first[line.file.id]
@@ -46,7 +46,8 @@ class RecordOffsets:
         if self._data is not None:
             self._data.append(data)
 
-    def put(self, number: int, line: SourceLine) -> None:
+    def replace(self, number: int, line: SourceLine) -> None:
+        """Show another copy of the record."""
         data = line.data or b""
         self._rows[WIDTH * number : WIDTH * number + WIDTH] = _pack(
             self._first[line.file.id] + line.offset, line.length, line.number, zlib.crc32(data)
@@ -54,8 +55,8 @@ class RecordOffsets:
         if self._data is not None:
             self._data[number] = data
 
-    def take(self, number: int, other: int) -> None:
-        """Replace a line by another of the family."""
+    def show_as(self, number: int, other: int) -> None:
+        """Show the record of another number."""
         row = self._rows[WIDTH * other : WIDTH * other + WIDTH]
         self._rows[WIDTH * number : WIDTH * number + WIDTH] = row
         if self._data is not None:
@@ -67,14 +68,14 @@ class RecordOffsets:
         file = bisect_right(self._starts, at) - 1 if len(self._files) > 1 else 0
         return SourceLine(self._files[file], at - self._starts[file], length, count, None)
 
-    def bytes_of(self, number: int) -> bytes:
+    def data(self, number: int) -> bytes:
         if self._data is not None:
             return self._data[number]
-        return self._material.bytes_of(self.line(number))
+        return self.material.bytes_of(self.line(number))
 
-    def each(self, numbers: Sequence[int], read: Callable[[int], T]) -> Sequence[T]:
-        """What `read` returns for each line. Of a large turn each is read whenever it is used."""
-        if sum(map(self.length, numbers)) > self._material.limits.held_turn_bytes:
+    def records(self, numbers: Sequence[int], read: Callable[[int], T]) -> Sequence[T]:
+        """What `read` makes of each line. Of a large turn each is read whenever it is used."""
+        if sum(map(self.length, numbers)) > self.material.limits.held_turn_bytes:
             return LazySequence(numbers, read)
         return [read(number) for number in numbers]
 

@@ -30,6 +30,7 @@ from agents_ledger.model.turns import (
 )
 
 S = TypeVar("S", Message, ToolCall)
+NO_ANSWER = "no answer recorded"
 NO_RESULT = "no result recorded"
 STEP_CHARS = 500  # what a message or a call takes besides its texts
 
@@ -45,6 +46,7 @@ class TurnBuilder:
     def __init__(self, turn_id: str, parent_id: str | None, limits: ImportLimits = LIMITS) -> None:
         self.id = as_id(turn_id)
         self.parent_id = as_id(parent_id) if parent_id is not None else None
+        self.at = 0  # the time of the record that is being added
         self.started_at = 0
         self.ended_at = 0
         self.model: str | None = None
@@ -90,7 +92,7 @@ class TurnBuilder:
         role: MessageRole,
         content: str | None,
         *,
-        at: int,
+        at: int | None = None,
         least_sequence: int = 0,
         source: MessageSource | None = None,
         thinking: str | None = None,
@@ -103,8 +105,10 @@ class TurnBuilder:
     ) -> None:
         """Add a message. User messages before the first assistant message are the query.
 
-        `least_sequence`: the sequence that the source gave it, if that is still free.
+        `at`: if not that of the record. `least_sequence`: the sequence that the source gave it, if
+        that is still free.
         """
+        at = self.at if at is None else at
         message_id = as_id(message_id)
         # Copies of a record may be in one turn: the first is shown.
         if message_id in self._messages:
@@ -131,6 +135,18 @@ class TurnBuilder:
             tuple(codeblocks),
         )
         self._hold(self._messages, message)
+
+    def notice(
+        self,
+        message_id: str,
+        text: str | None,
+        *,
+        role: MessageRole = "system",
+        metadata: object = None,
+        files: Sequence[MessageFile] = (),
+    ) -> None:
+        """Add a message of the program."""
+        self.message(message_id, role, text, source="event", metadata=metadata, files=files)
 
     def add_files(
         self, message_id: str, files: Sequence[MessageFile], *, call_id: str | None = None
@@ -160,16 +176,25 @@ class TurnBuilder:
         tool_name: str,
         params: object,
         *,
-        at: int,
+        at: int | None = None,
         least_sequence: int = 0,
         message_id: str | None = None,
         tool_number: int | None = None,
         status: CallStatus = "running",
+        files: Sequence[MessageFile] = (),
+        spawned: str | None = None,
     ) -> None:
-        """Add a tool call. A second one with the same id is ignored."""
+        """Add a tool call. A second one with the same id is ignored.
+
+        `files`: what it reads or writes if it succeeds. `spawned`: the label of the session that it
+        started.
+        """
+        if message_id is not None:
+            self.add_files(message_id, files, call_id=call_id)
         if call_id in self._calls:
             return
         self._answered = True
+        at = self.at if at is None else at
         speaker = as_id(message_id) if message_id is not None else None
         call = ToolCall(
             tool_name or "unknown",
@@ -179,6 +204,7 @@ class TurnBuilder:
             turn_id=self.id,
             message_id=speaker if speaker in self._messages else None,
             tool_number=tool_number,
+            spawned_session_label=spawned,
             started_at=at,
             sequence=self._next(at, least_sequence),
         )
@@ -189,7 +215,7 @@ class TurnBuilder:
         call_id: str,
         result: object,
         *,
-        at: int,
+        at: int | None = None,
         status: CallStatus = "completed",
         error: str | None = None,
         source_status: str | None = None,
@@ -199,6 +225,7 @@ class TurnBuilder:
         call = self._held(self._calls, call_id)
         if call is None:
             return False
+        at = self.at if at is None else at
         self.ended_at = max(self.ended_at, at)
         ended = structs.replace(
             call,
@@ -212,11 +239,13 @@ class TurnBuilder:
         self._hold(self._calls, ended)
         return True
 
-    def spawned(self, call_id: str, label: str) -> None:
-        """Link a call to the session of the subagent that it started."""
-        call = self._held(self._calls, call_id)
-        if call is not None:
-            self._hold(self._calls, structs.replace(call, spawned_session_label=label))
+    def lone_result(
+        self, message_id: str, call_id: str | None, text: str | None, *, metadata: object = None
+    ) -> None:
+        """Add the result of a call that is not in the turn, as a message."""
+        self.message(
+            message_id, "tool", text, source="event", tool_call_id=call_id, metadata=metadata
+        )
 
     def _held(self, steps: dict[str, S | SpillOffset], name: str) -> S | None:
         step = steps.get(name)
@@ -249,12 +278,18 @@ class TurnBuilder:
             if number is not None:
                 self.tokens[name] = self.tokens.get(name, 0) + number
 
-    def build(self, *, status: TurnStatus | None = None) -> Turn:
-        """The turn. Without an answer or a failure it is pending; in any other, calls without a
-        result are cancelled."""
+    @property
+    def is_open(self) -> bool:
+        """Whether it has no answer and is no compaction."""
+        return not (self._answered or self.compaction)
+
+    def build(self, *, status: TurnStatus | None = None, is_followed: bool = False) -> Turn:
+        """The turn. Without an answer or a failure it is pending, or failed if another turn follows
+        it; in any other, calls without a result are cancelled."""
         if status is None:
-            ended = self._answered or self.compaction
-            status = "failed" if self.failed else "completed" if ended else "pending"
+            status = "failed" if self.failed else "pending" if self.is_open else "completed"
+        if status == "pending" and is_followed:
+            status, self.error = "failed", self.error or NO_ANSWER
         self._accessed(status)
         return Turn(
             self.id,

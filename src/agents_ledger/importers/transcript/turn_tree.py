@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from agents_ledger.importers.transcript.columns import (
     NONE,
@@ -14,7 +15,6 @@ from agents_ledger.importers.transcript.columns import (
     nearest_above,
     roots_first,
 )
-from agents_ledger.importers.transcript.entries import Entries, KindSets
 
 _UNSEEN = _SEVERAL = -2
 
@@ -29,6 +29,17 @@ class TurnTree:
 
     def __len__(self) -> int:
         return len(self._parents)
+
+    def name(self, turn: int) -> str:
+        """The id of a turn."""
+        raise NotImplementedError
+
+    def optional_name(self, turn: int | None) -> str | None:
+        return None if turn is None else self.name(turn)
+
+    def head_name(self, turn: int | None) -> str | None:
+        """The id of the nearest settled turn at or above one."""
+        return self.optional_name(self.nearest_settled(turn))
 
     def add(self, parent: int | None, *, settled: bool = False) -> int:
         """The number of one more turn."""
@@ -103,21 +114,12 @@ class TurnTree:
         return first_child, sibling
 
 
-class Grouping:
+class Grouping(NamedTuple):
     """Entries by the turn they are in, while a turn is known by the entry that opens it."""
 
-    def __init__(self, openers: array[int], opener_of: array[int], parents: Links) -> None:
-        self.openers = openers  # in order
-        self.opener_of = opener_of  # by entry
-        self.parents = parents  # by opener, the opener of the turn above
-
-    def kind_sets(self, entries: Entries) -> KindSets:
-        """Which kinds of entries each turn has, by its opener."""
-        return KindSets(entries, self.opener_of, len(self.opener_of))
-
-    def children(self) -> OpenerChildren:
-        """The turns below each turn, as they are now."""
-        return OpenerChildren(self)
+    openers: array[int]  # in order
+    opener_of: array[int]  # by entry
+    parents: Links  # by opener, the opener of the turn above
 
 
 class OpenerChildren:
@@ -227,10 +229,6 @@ class EntryTree(TurnTree, ABC):
         for segment in self._trailing.get(turn, ()):
             entries += self._segments[segment]
         return entries
-
-    def kind_sets(self, entries: Entries) -> KindSets:
-        """Which kinds of entries each turn has."""
-        return KindSets(entries, self._turn_of, len(self))
 
     def free_entries(self) -> None:
         """Free what only the building of the tree needs: a million turns may yet be written."""

@@ -5,14 +5,14 @@ See docs/sources/aix.md for the evidence behind the rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agents_ledger.importers.parsing.databases import MAGIC
 from agents_ledger.importers.parsing.row_filter import BySession, excluded_sessions
 from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.port.material import Material
-from agents_ledger.importers.port.source import FileProbe, Project, SelectRows, Source
+from agents_ledger.importers.port.source import FileProbe, Project, SharedDatabase, Source
 from agents_ledger.importers.sources.aix.rules import NAME, OWNER_COLUMNS, STORE, TABLES, VERSION
 from agents_ledger.importers.sources.aix.tree import AixTree
 from agents_ledger.model.imports.sources import Derivation, SourceKind
@@ -40,19 +40,14 @@ class Aix(Source):
     def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
         return ()
 
-    def row_filter(
-        self,
-        path: Path,
-        select: SelectRows,
-        probe: FileProbe,
-        is_excluded: Callable[[Project], bool],
-    ) -> BySession:
+    def row_filter(self, database: SharedDatabase) -> BySession:
         """Excludes the sessions of excluded projects, their messages, and the details of these."""
+        select = database.select
         sessions, messages = TABLES[:2]
         ids = [str(session) for (session,) in select(sessions, ("id",))]
         folders = {str(s): str(at) for s, at in select(sessions, ("id", "workspace_path")) if at}
         parents = {str(s): str(up) for s, up in select(sessions, ("id", "parent_session_id")) if up}
-        excluded, with_project = excluded_sessions(folders, parents, ids, is_excluded)
+        excluded, with_project = excluded_sessions(folders, parents, ids, database.is_excluded)
         members = [(str(m), str(session)) for m, session in select(messages, ("id", "session_id"))]
         return BySession(
             excluded | {message for message, session in members if session in excluded},

@@ -21,12 +21,7 @@ from agents_ledger.importers.sources.aix.rules import (
     TASK_STATUSES,
     VERSION,
 )
-from agents_ledger.importers.sources.aix.turns import (
-    AixMessage,
-    AixTurnContext,
-    build_turn,
-    own_id,
-)
+from agents_ledger.importers.sources.aix.turns import AixMessage, AixTurnContext, build_turn, own_id
 from agents_ledger.model.imports.sources import Derivation, DerivedSession, DerivedTurn
 
 

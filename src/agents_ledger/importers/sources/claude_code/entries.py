@@ -7,13 +7,14 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text, parse_json
 from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.sources.claude_code.records import (
     Record,
-    message_blocks,
+    blocks_of,
+    raw_content,
     read_record,
 )
 from agents_ledger.importers.sources.claude_code.rules import KINDS
@@ -82,6 +83,60 @@ class PreservedRecords(Struct):
         return False
 
 
+DESCRIBED = ("cwd", "git_branch", "version", "entrypoint", "session_kind")
+
+
+class ClaudeSession(Struct):
+    session_id: str
+    path: str
+    file_ids: set[int]
+    chain: Column = field(default_factory=lambda: Column("i"))  # entries in the file's order
+    inline_chain: Column = field(default_factory=lambda: Column("i"))  # of subagents inside it
+    title: str | None = None
+    title_rank: int = 0
+    parent_session: str | None = None
+    last_session_id: str | None = None  # as its last record says
+    agent_id: str | None = None
+    first_at: int = 0
+    last_at: int = 0
+    task: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    preserved: PreservedRecords | None = None  # by the last compaction
+    forked_at: str | None = None  # the last record of its parent that it knows
+
+    def set_title(self, title: Any, rank: int) -> None:
+        """Of several titles of the highest rank the last counts."""
+        if title and rank >= self.title_rank:
+            self.title, self.title_rank = str(title), rank
+
+    def describe(self, record: Record, at: int) -> None:
+        """Note what the first record to say so says of the session."""
+        self.first_at = self.first_at or at
+        self.last_at = max(self.last_at, at)
+        if len(self.metadata) < len(DESCRIBED):
+            for name in DESCRIBED:
+                value = getattr(record, name)
+                if value:
+                    self.metadata.setdefault(name, value)
+        if record.is_sidechain and record.agent_id:
+            self.agent_id = record.agent_id
+            self.parent_session = record.session_id
+        self.last_session_id = record.session_id or self.last_session_id
+
+
+class ReadRecord(NamedTuple):
+    """A record while its file is read, before it is an entry."""
+
+    uuid: str
+    kind: str
+    line: SourceLine
+    at: int
+    parent: str | None
+    previous: int | None  # the entry before it in its file
+    side: int
+    is_repeat: bool = False  # behind a compaction, of one that it left
+
+
 class _UnresolvedParent(NamedTuple):
     uuid: str
     previous: int | None  # the record before it in its file
@@ -100,19 +155,10 @@ class ClaudeEntries(Entries):
         self.spills: dict[int, tuple[str, ...]] = {}  # by entry, the outputs in files of their own
         self._inserted: Mapping[int, Iterable[int]] = {}
         self._unresolved: dict[int, _UnresolvedParent] = {}
-        # The parent of most records is one of the last two: these need no lookup.
-        self._before: tuple[str, int | None] = ("", None)
-        self._latest: tuple[str, int | None] = ("", None)
         # Records that are no entries pass their children on to their own parents.
         self._passing = Numbering(held=material.limits.held_names)
         self._passed_to = Links()
         self._passed_to_missing: dict[int, str] = {}
-
-    def register(self, uuid: str) -> int:
-        """The number of a record; the next one if it is not known yet, and has to be added."""
-        entry = self.ids.add(uuid)
-        self._before, self._latest = self._latest, (uuid, entry)
-        return entry
 
     def find(self, uuid: str) -> int | None:
         """The number of a record, if it is here."""
@@ -122,79 +168,53 @@ class ClaudeEntries(Entries):
     def name(self, entry: int) -> str:
         return self.ids.name(entry)
 
-    def add(
-        self,
-        uuid: str,
-        kind: str,
-        line: SourceLine,
-        *,
-        at: int,
-        parent: str | None,
-        previous: int | None,
-        side: int,
-        file_ids: Iterable[int],
-    ) -> int:
-        """Add the record that was registered last. `previous` precedes it in its file."""
-        entry = self.add_record(line, kind)
-        self.parents.append(previous)
-        self.hang(entry, uuid, parent, previous, side)
-        self.sides.append(side)
-        self.times.append(at)
+    def add(self, read: ReadRecord, file_ids: Iterable[int]) -> int:
+        """Add the record that was numbered last."""
+        entry = self.add_record(read.line, read.kind)
+        self.parents.append(None)
+        self.hang(entry, read)
+        self.sides.append(read.side)
+        self.times.append(read.at)
         self.files.append(file_ids)
         return entry
 
-    def hang(
-        self, entry: int, uuid: str, parent: str | None, previous: int | None, side: int
-    ) -> None:
-        """Put the record that was registered last below its parent. A parent that is not known yet
-        is looked up in `resolve_parents`."""
+    def hang(self, entry: int, read: ReadRecord) -> None:
+        """Put a record below its parent. A parent that is not known yet is looked up in
+        `resolve_parents`."""
         self._unresolved.pop(entry, None)
-        above = previous
-        if parent is None:
+        above = read.previous
+        if read.parent is None:
             # Several roots are normal (29 of 188 files): notices, attachments and boundaries have
             # no parent.
-            above = None if side else previous
-        elif parent == self._before[0] and side == MAIN:
-            above = self._before[1]
-        elif parent != uuid:
-            is_resolved, above = self._resolve(parent, previous)
-            if not is_resolved:
-                self._unresolved[entry] = _UnresolvedParent(parent, previous)
+            above = None if read.side else read.previous
+        elif read.parent != read.uuid:
+            is_known, above = self._resolve(read.parent)
+            if not is_known:
+                self._unresolved[entry] = _UnresolvedParent(read.parent, read.previous)
+            elif above is None:
+                above = read.previous
         self.parents[entry] = above
 
     def pass_on(self, uuid: str, parent: str | None) -> None:
         """A record that is no entry, such as progress: what is below it is below its parent."""
+        is_known, target = (True, None) if parent is None else self._resolve(parent)
         number = self._passing.add(uuid)
-        target, is_missing = None, False
-        if parent is not None:
-            target = self._recent(parent)
-            if target is None:
-                above = self._passing.get(parent)
-                is_missing = above in (-1, number) or above in self._passed_to_missing
-                target = None if is_missing else self._passed_to[above]
         if number == len(self._passed_to):
             self._passed_to.append(target)
         self._passed_to[number] = target
-        self._passed_to_missing.pop(number, None)
-        if is_missing:
+        if is_known:
+            self._passed_to_missing.pop(number, None)
+        else:
             self._passed_to_missing[number] = str(parent)
 
-    def _resolve(self, parent: str, previous: int | None) -> tuple[bool, int | None]:
+    def _resolve(self, parent: str) -> tuple[bool, int | None]:
         """Whether a parent is known yet, and the entry it leads to."""
-        entry = self._recent(parent)
+        entry = self.find(parent)
         if entry is not None:
             return True, entry
         passing = self._passing.get(parent)
-        if passing < 0 or passing in self._passed_to_missing:
-            return False, None
-        target = self._passed_to[passing]
-        return True, previous if target is None else target
-
-    def _recent(self, uuid: str) -> int | None:
-        for recent, entry in (self._before, self._latest):
-            if uuid == recent:
-                return entry
-        return self.find(uuid)
+        is_known = passing >= 0 and passing not in self._passed_to_missing
+        return is_known, self._passed_to[passing] if is_known else None
 
     def insert(self, after: Mapping[int, Iterable[int]]) -> None:
         """Say after which records those added last were written."""
@@ -219,19 +239,17 @@ class ClaudeEntries(Entries):
     def _follow(self, entry: int, parent: str) -> tuple[int | None, str | None]:
         """The entry that a parent leads to, or the uuid that is missing."""
         seen = {self.name(entry)}
-        target: int | None = None
-        at: str | None = parent
         # `seen`: two records may name each other as parent in a file that was edited.
-        while at is not None and at not in seen:
-            target = self.find(at)
-            passing = -1 if target is not None else self._passing.get(at)
+        while parent not in seen:
+            seen.add(parent)
+            is_known, target = self._resolve(parent)
+            if is_known:
+                return target, None
+            passing = self._passing.get(parent)
             if passing < 0:
-                break
-            seen.add(at)
-            target = self._passed_to[passing]
-            at = self._passed_to_missing.get(passing) if target is None else None
-        is_missing = target is None and at is not None and at not in seen
-        return target, at if is_missing else None
+                return None, parent
+            parent = self._passed_to_missing[passing]
+        return None, None
 
     def cut_leading_hooks(self) -> None:
         """Make roots of the records below what hooks left before the first prompt: that is no part
@@ -362,7 +380,7 @@ def find_repeats(entries: ClaudeEntries, chain: Iterable[int]) -> dict[int, int]
         record = read_record(entries.data(entry))
         parent = entries.parents[entry] if record.parent_uuid else None
         above = parent if parent is None else stands_for.get(parent, parent)
-        blocks = message_blocks(record)
+        blocks = blocks_of(parse_json(raw_content(record)))
         # Without content there is nothing to compare; its children are compared below its parent.
         if not blocks:
             stands_for[entry] = above

@@ -9,25 +9,23 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import SourceLine
-from agents_ledger.importers.sources.claude_code.entries import MAIN, ClaudeEntries
-from agents_ledger.importers.sources.claude_code.records import Record, text_of
+from agents_ledger.importers.sources.claude_code.entries import (
+    MAIN,
+    ClaudeEntries,
+    ClaudeSession,
+    ReadRecord,
+)
+from agents_ledger.importers.sources.claude_code.records import Record
 from agents_ledger.importers.sources.claude_code.rules import NOTICE_TAGS, OWN_COMMANDS, as_typed
-from agents_ledger.importers.transcript.columns import Column
-
-
-class _QueueSession(Protocol):
-    session_id: str
-    chain: Column
-    first_at: int
-    last_at: int
+from agents_ledger.importers.transcript.lines import text_of
 
 
 class QueuedText(NamedTuple):
-    session: _QueueSession
+    session: ClaudeSession
     line: SourceLine
     text: str
     typed_at: str
@@ -49,7 +47,7 @@ class PromptQueue:
         """Forget what waits in the file before."""
         self._waiting = {}
 
-    def enqueue(self, session: _QueueSession, line: SourceLine, record: Record) -> bool:
+    def enqueue(self, session: ClaudeSession, line: SourceLine, record: Record) -> bool:
         """Add a text, unless the program put it there itself."""
         text = text_of(record.content)
         if not text or text.startswith(NOTICE_TAGS) or text in OWN_COMMANDS:
@@ -68,7 +66,7 @@ class PromptQueue:
             return True
         return False
 
-    def add_undelivered(self, sessions: Mapping[str, _QueueSession]) -> None:
+    def add_undelivered(self, sessions: Mapping[str, ClaudeSession]) -> None:
         """Add entries for texts that no other record has. Text before the first record of a session
         is the unanswered prompt of one that never began; if it began, its own records have it."""
         texts: dict[str, str] = {}
@@ -104,14 +102,7 @@ class PromptQueue:
             uuid = f"{uuid}:{zlib.crc32(queued.text.encode(errors='replace')):08x}"
         if self._entries.find(uuid) is not None:
             return None
-        self._entries.register(uuid)
-        return self._entries.add(
-            uuid,
-            "queued",
-            queued.line,
-            at=milliseconds(queued.typed_at),
-            parent=None,
-            previous=after,
-            side=MAIN,
-            file_ids=[queued.line.file.id],
-        )
+        self._entries.ids.add(uuid)
+        at = milliseconds(queued.typed_at)
+        read = ReadRecord(uuid, "queued", queued.line, at, None, after, MAIN)
+        return self._entries.add(read, [queued.line.file.id])

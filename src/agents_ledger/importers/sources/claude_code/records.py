@@ -18,8 +18,8 @@ from agents_ledger.importers.parsing.lenient_json import (
     as_list,
     as_text,
     parse_json,
-    repair_json,
 )
+from agents_ledger.importers.transcript.lines import decode_fields, text_of
 
 CHAIN = {"user", "assistant", "system", "attachment"}  # records with a uuid and a parent
 OTHER_TYPES = {
@@ -141,7 +141,6 @@ _decode_content = msgspec.json.Decoder(_Content).decode
 _decode_blocks = msgspec.json.Decoder(list[_ClaudeBlock]).decode
 _decode_progress = msgspec.json.Decoder(_Progress).decode
 _decode_task = msgspec.json.Decoder(_SubagentInput).decode
-_FIELDS = dict(zip(Record.__struct_encode_fields__, Record.__struct_fields__, strict=True))
 
 
 def read_record(data: bytes) -> Record:
@@ -149,31 +148,7 @@ def read_record(data: bytes) -> Record:
 
     Raises one of lenient_json.BROKEN if it is not JSON at all.
     """
-    try:
-        return _decode(data)
-    except msgspec.ValidationError:
-        return _decode_field_by_field(data)
-    except BROKEN:
-        # Unpaired surrogates and NULs occur in the output of tools.
-        repaired = repair_json(data)
-        if repaired is None:
-            raise
-        return _decode_field_by_field(repaired)
-
-
-def _decode_field_by_field(data: bytes) -> Record:
-    fields = msgspec.json.decode(data)
-    if not isinstance(fields, dict):
-        raise msgspec.DecodeError("not an object")
-    record = Record()
-    for name, value in fields.items():
-        if name in _FIELDS:
-            try:
-                single = _decode(msgspec.json.encode({name: value}))
-            except msgspec.ValidationError:
-                continue
-            setattr(record, _FIELDS[name], getattr(single, _FIELDS[name]))
-    return record
+    return decode_fields(_decode, data)[0]
 
 
 def read_content(data: bytes) -> dict[str, Any]:
@@ -209,16 +184,6 @@ def _is_uuid(name: str) -> bool:  # most parents are the record before
 # -- texts ------------------------------------------------------------------------------------
 
 
-def text_of(content: Any) -> str:
-    """The text of a content: a string, or the text blocks of a list."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        texts = [b.get("text") for b in content if isinstance(b, dict) and b.get("type") == "text"]
-        return "\n\n".join(text for text in texts if isinstance(text, str))
-    return ""
-
-
 def raw_content(record: Record) -> bytes:
     """The content of a record's message, not parsed."""
     return bytes(record.message.content) if record.message else b"null"
@@ -228,10 +193,11 @@ def message_text(record: Record) -> str:
     return text_of(parse_json(raw_content(record)))
 
 
-def message_blocks(record: Record) -> list[dict[str, Any]]:
-    content = parse_json(raw_content(record))
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
-    return [block for block in blocks if isinstance(block, dict)]
+def blocks_of(content: Any) -> list[dict[str, Any]]:
+    """The blocks of a content: a string is a block of text."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [block for block in as_list(content) if isinstance(block, dict)]
 
 
 def has_result(record: Record, data: bytes) -> bool:

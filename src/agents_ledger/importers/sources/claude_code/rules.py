@@ -12,6 +12,8 @@ from agents_ledger.importers.parsing.lenient_json import as_number
 from agents_ledger.importers.sources.claude_code.records import Record
 from agents_ledger.importers.transcript.field_maps import FileTools, TokenFields
 
+NAME = "claude-code"
+
 # -- maps -------------------------------------------------------------------------------------
 
 TOKENS: TokenFields = {
@@ -20,6 +22,7 @@ TOKENS: TokenFields = {
     "output_tokens": "output_tokens",
     "cached_input_tokens": "cache_read_input_tokens",
     "cache_write_tokens": "cache_creation_input_tokens",
+    "long_cache_write_tokens": "cache_creation.ephemeral_1h_input_tokens",  # a part of these; 2.0
 }
 FILE_TOOLS = FileTools(
     {

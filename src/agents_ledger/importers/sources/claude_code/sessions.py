@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from msgspec import Struct, field
-
 from agents_ledger.importers.parsing.lenient_json import (
     BROKEN,
     UUID,
@@ -18,42 +16,21 @@ from agents_ledger.importers.parsing.lenient_json import (
 )
 from agents_ledger.importers.parsing.text_size import exceeds
 from agents_ledger.importers.port.material import Material, SourceLine
+from agents_ledger.importers.sources.claude_code import records, rules
 from agents_ledger.importers.sources.claude_code.entries import (
     MAIN,
     ClaudeEntries,
+    ClaudeSession,
     PreservedRecords,
+    ReadRecord,
     RepeatedAnswers,
     find_repeats,
     parent_of,
     side_of,
 )
 from agents_ledger.importers.sources.claude_code.prompt_queue import PromptQueue
-from agents_ledger.importers.sources.claude_code.records import (
-    CHAIN,
-    META_NAME,
-    META_SUFFIX,
-    SPILL_FOLDER,
-    Record,
-    has_result,
-    make_ids_unique,
-    message_text,
-    queued_prompt,
-    read_record,
-    spill_key,
-    spills_of,
-)
-from agents_ledger.importers.sources.claude_code.rules import (
-    CAVEAT,
-    SIDE_QUESTION,
-    TITLES,
-    kind_of_system_record,
-    kind_of_user_text,
-)
-from agents_ledger.importers.sources.claude_code.subagents import (
-    NAME,
-    SubagentCalls,
-    helper_prompt,
-)
+from agents_ledger.importers.sources.claude_code.records import Record
+from agents_ledger.importers.sources.claude_code.subagents import SubagentCalls, helper_prompt
 from agents_ledger.importers.sources.claude_code.titles import LeafTitles
 from agents_ledger.importers.sources.claude_code.tree import ClaudeTree
 from agents_ledger.importers.sources.claude_code.turns import ClaudeTurns, SpilledOutput, TurnExtras
@@ -66,61 +43,6 @@ from agents_ledger.model.imports.sources import (
     SourceFile,
     SourceTitle,
 )
-
-DESCRIBED = ("cwd", "git_branch", "version", "entrypoint", "session_kind")
-
-
-class ClaudeSession(Struct):
-    session_id: str
-    path: str
-    file_ids: set[int]
-    chain: Column = field(default_factory=lambda: Column("i"))  # entries in the file's order
-    inline_chain: Column = field(default_factory=lambda: Column("i"))  # of subagents inside it
-    title: str | None = None
-    title_rank: int = 0
-    parent_session: str | None = None
-    last_session_id: str | None = None  # as its last record says
-    agent_id: str | None = None
-    first_at: int = 0
-    last_at: int = 0
-    task: str | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
-    preserved: PreservedRecords | None = None  # by the last compaction
-    forked_at: str | None = None  # the last record of its parent that it knows
-
-    def describe(self, record: Record) -> None:
-        """Note what the first record to say so says of the session."""
-        if len(self.metadata) < len(DESCRIBED):
-            for name in DESCRIBED:
-                value = getattr(record, name)
-                if value:
-                    self.metadata.setdefault(name, value)
-        if record.is_sidechain and record.agent_id:
-            self.agent_id = record.agent_id
-            self.parent_session = record.session_id
-        self.last_session_id = record.session_id or self.last_session_id
-
-
-def derive(material: Material, version: int) -> Derivation:
-    family = ClaudeFamily(material)
-    family.read()
-    titles = family.finish_reading()
-    family.link_entries()
-    tree = ClaudeTree(family.entries, family.automatic_compactions)
-    extras = TurnExtras(
-        family.spills, family.spawned(), tree.preserved_turns(family.preserved_first)
-    )
-    sessions = tuple(family.sessions_of(tree))
-    tree.free()
-    turns = ClaudeTurns(tree, version, extras)
-    family.entries.free_files()
-    return Derivation(
-        turns=turns,
-        sessions=sessions,
-        faults=tuple(material.faults),
-        counts=material.counts,
-        titles=titles,
-    )
 
 
 class ClaudeFamily:
@@ -146,6 +68,25 @@ class ClaudeFamily:
         self._copied: dict[str, tuple[int, ClaudeSession]] = {}
         self._inline: dict[str, dict[int, list[int]]] = {}  # by session, then by first entry
 
+    def derivation(self, version: int) -> Derivation:
+        """The phases, in their order."""
+        self.read()
+        titles = self.finish_reading()
+        self.link_entries()
+        tree = ClaudeTree(self.entries, self.automatic_compactions)
+        extras = TurnExtras(self.spills, self.spawned(), tree.preserved_turns(self.preserved_first))
+        sessions = tuple(self.sessions_of(tree))
+        tree.free()
+        turns = ClaudeTurns(tree, version, extras)
+        self.entries.free_files()
+        return Derivation(
+            turns=turns,
+            sessions=sessions,
+            faults=tuple(self.material.faults),
+            counts=self.material.counts,
+            titles=titles,
+        )
+
     # -- phases -------------------------------------------------------------------------------
 
     def read(self) -> None:
@@ -164,7 +105,7 @@ class ClaudeFamily:
             self._describe_subagent(session_id, file, description)
         referred = {key for keys in self.entries.spills.values() for key in keys}
         for key in self.spills:
-            self.material.count(SPILL_FOLDER, "derived" if key in referred else "unmapped")
+            self.material.count(records.SPILL_FOLDER, "derived" if key in referred else "unmapped")
         return self._titles.finish()
 
     def link_entries(self) -> None:
@@ -216,7 +157,7 @@ class ClaudeFamily:
 
     def _read_document(self, file: SourceFile) -> None:
         """The latest generation of a file counts."""
-        material, name = self.material, META_NAME.search(file.path)
+        material, name = self.material, records.META_NAME.search(file.path)
         limits = material.limits
         if file.kept_bytes > limits.record_bytes or exceeds(
             data := material.document(file), limits.text_bytes
@@ -226,7 +167,9 @@ class ClaudeFamily:
             material.count("(overlong)", "malformed")
             return
         if name is None:
-            self.spills[spill_key(file.path)] = SpilledOutput(file, b"%d;" % zlib.crc32(data))
+            self.spills[records.spill_key(file.path)] = SpilledOutput(
+                file, b"%d;" % zlib.crc32(data)
+            )
             return
         material.check(file, data)
         description = parse_json(data)
@@ -234,19 +177,19 @@ class ClaudeFamily:
             self._descriptions[name[1]] = (file, description)
         else:
             material.faults.append(Fault(file.path, "not an object"))
-            material.count(META_SUFFIX, "malformed")
+            material.count(records.META_SUFFIX, "malformed")
 
     def _describe_subagent(
         self, session_id: str, file: SourceFile, description: dict[str, Any]
     ) -> None:
         session = self.sessions.get(session_id)
-        self.material.count(META_SUFFIX, "derived" if session else "unmapped")
+        self.material.count(records.META_SUFFIX, "derived" if session else "unmapped")
         if session is not None:
             session.file_ids.add(file.id)
             session.task = as_text(description.get("description"))
-            agent_type = as_text(description.get("agentType"))
-            session.metadata |= {"agent": description}
-            session.metadata |= {"agent_type": agent_type} if agent_type else {}
+            session.metadata["agent"] = description
+            if agent_type := as_text(description.get("agentType")):
+                session.metadata["agent_type"] = agent_type
 
     # -- logs ---------------------------------------------------------------------------------
 
@@ -260,13 +203,13 @@ class ClaudeFamily:
         self._answers = RepeatedAnswers(self.material.limits.held_names)
         for line in self.material.lines(file):
             try:
-                record = read_record(line.data or b"")
+                record = records.read_record(line.data or b"")
             except BROKEN as error:
                 report_malformed(self.material, line, error)
                 continue
             # Before anything else sees the record: parents are compared by these ids.
-            make_ids_unique(record, session.session_id, line.offset)
-            if record.uuid and record.type in CHAIN:
+            records.make_ids_unique(record, session.session_id, line.offset)
+            if record.uuid and record.type in records.CHAIN:
                 self._read_chain_record(line, record, session)
             else:
                 self._read_other_record(line, record, session)
@@ -287,12 +230,10 @@ class ClaudeFamily:
         if merged is session:
             return
         merged.file_ids |= session.file_ids
-        merged.inline_chain = Column(
-            "i", dict.fromkeys([*merged.inline_chain, *session.inline_chain])
-        )
+        inline = dict.fromkeys([*merged.inline_chain, *session.inline_chain])
+        merged.inline_chain = Column("i", inline)
         merged.last_at = max(merged.last_at, session.last_at)
-        if session.title_rank >= merged.title_rank and session.title:
-            merged.title, merged.title_rank = session.title, session.title_rank
+        merged.set_title(session.title, session.title_rank)
         if self._goes_further(session, merged):
             merged.chain, merged.path = session.chain, session.path
 
@@ -312,14 +253,15 @@ class ClaudeFamily:
         kind = self._kind_of(line, record)
         self.material.count(str(record.type), "unmapped" if kind == "other" else "derived")
         at = self.material.timestamp(record.timestamp, line)
-        session.first_at = session.first_at or at
-        session.last_at = max(session.last_at, at)
-        session.describe(record)
+        session.describe(record, at)
         is_inline = record.is_sidechain and not record.agent_id
         chain = session.inline_chain if is_inline else session.chain
         is_repeat = session.preserved is not None and session.preserved.repeats(record)
         before = chain[-1] if chain else None
-        entry = self._add_entry(line, record, kind, session, before, at=at, is_repeat=is_repeat)
+        read = ReadRecord(
+            str(record.uuid), kind, line, at, parent_of(record), before, side_of(record), is_repeat
+        )
+        entry = self._add_entry(read, record, session)
         if kind == "assistant":
             self._subagents.add_calls(entry, record, line.data or b"")
             if not is_inline and record.message and record.message.id:
@@ -336,56 +278,35 @@ class ClaudeFamily:
                 self.preserved_first[entry] = session.preserved.first
         chain.append(entry)
 
-    def _add_entry(
-        self,
-        line: SourceLine,
-        record: Record,
-        kind: str,
-        session: ClaudeSession,
-        before: int | None,
-        *,
-        at: int,
-        is_repeat: bool,
-    ) -> int:
+    def _add_entry(self, read: ReadRecord, record: Record, session: ClaudeSession) -> int:
         """The entry of a record, which may be there already: copied, or on another line."""
-        uuid, side = str(record.uuid), side_of(record)
-        entry = self.entries.register(uuid)
+        entry = self.entries.ids.add(read.uuid)
         if entry == len(self.entries):
-            self.entries.add(
-                uuid,
-                kind,
-                line,
-                at=at,
-                parent=parent_of(record),
-                previous=before,
-                side=side,
-                file_ids=self._files_of(entry, line, record, kind, session),
-            )
-            if is_repeat:
+            self.entries.add(read, self._files_of(entry, read, record, session))
+            if read.is_repeat:
                 self._only_repeated.add(entry)
             return entry
-        if entry in self._only_repeated and not is_repeat:  # here it has its own parent
-            self.entries.hang(entry, uuid, parent_of(record), before, side)
-        self._merge_copy(entry, kind, side, line, is_repeat=is_repeat)
+        if entry in self._only_repeated and not read.is_repeat:  # here it has its own parent
+            self.entries.hang(entry, read)
+        self._merge_copy(entry, read)
         return entry
 
     def _files_of(
-        self, entry: int, line: SourceLine, record: Record, kind: str, session: ClaudeSession
+        self, entry: int, read: ReadRecord, record: Record, session: ClaudeSession
     ) -> Iterable[int]:
         """The file of a record, and those of the outputs that it refers to."""
-        if kind != "result" or not self.spills:
-            return (line.file.id,)
-        referred = spills_of(record, line.data or b"", session.session_id) & self.spills.keys()
+        file_id, data = read.line.file.id, read.line.data or b""
+        if read.kind != "result" or not self.spills:
+            return (file_id,)
+        referred = records.spills_of(record, data, session.session_id) & self.spills.keys()
         if referred:
             self.entries.spills[entry] = tuple(sorted(referred))
-        return (line.file.id, *(self.spills[key].file.id for key in referred))
+        return (file_id, *(self.spills[key].file.id for key in referred))
 
-    def _merge_copy(
-        self, entry: int, kind: str, side: int, line: SourceLine, *, is_repeat: bool
-    ) -> None:
+    def _merge_copy(self, entry: int, read: ReadRecord) -> None:
         """Of two contents under one uuid that is shown which was not repeated behind a compaction,
         then which is not a subagent's copy, then the longer one, then by hash."""
-        entries = self.entries
+        entries, line = self.entries, read.line
         entries.files.include(entry, (line.file.id,))
         present = (
             entry in self._only_repeated,
@@ -393,20 +314,20 @@ class ClaudeFamily:
             -entries.length(entry),
             entries.fingerprint(entry),
         )
-        if (is_repeat, side != MAIN, -line.length, line.fingerprint()) < present:
+        if (read.is_repeat, read.side != MAIN, -line.length, line.fingerprint()) < present:
             entries.replace(entry, line)
-            entries.set_kind(entry, kind)
-            entries.sides[entry] = side
-            if not is_repeat:
+            entries.set_kind(entry, read.kind)
+            entries.sides[entry] = read.side
+            if not read.is_repeat:
                 self._only_repeated.discard(entry)
 
     def _kind_of(self, line: SourceLine, record: Record) -> str:
         if record.type == "assistant":
             return "assistant"
         if record.type == "system":
-            return kind_of_system_record(record)
+            return rules.kind_of_system_record(record)
         if record.type == "attachment":
-            prompt = queued_prompt(record)
+            prompt = records.queued_prompt(record)
             if prompt is None:
                 return "other"
             self._queue.deliver(prompt)
@@ -416,15 +337,15 @@ class ClaudeFamily:
     def _kind_of_user(self, line: SourceLine, record: Record) -> str:
         if record.is_compact_summary:
             return "summary"
-        if has_result(record, line.data or b""):
+        if records.has_result(record, line.data or b""):
             return "result"
-        text = message_text(record)
+        text = records.message_text(record)
         is_delivered = self._queue.deliver(text)
         # A scheduled prompt is queued when it is due, and given as meta.
-        if record.is_meta and not text.startswith(SIDE_QUESTION):
-            ignored = "other" if text.startswith(CAVEAT) else "notice"
+        if record.is_meta and not text.startswith(rules.SIDE_QUESTION):
+            ignored = "other" if text.startswith(rules.CAVEAT) else "notice"
             return "prompt" if is_delivered else ignored
-        return kind_of_user_text(text, is_subagent=bool(record.is_sidechain))
+        return rules.kind_of_user_text(text, is_subagent=bool(record.is_sidechain))
 
     def _read_other_record(self, line: SourceLine, record: Record, session: ClaudeSession) -> None:
         kind = record.type or "(none)"
@@ -435,29 +356,20 @@ class ClaudeFamily:
             # Counted when it is known whether the record is here.
             return
         if kind == "queue-operation" and record.operation == "enqueue" and record.content:
-            if self._queue.enqueue(session, line, record):
-                # Counted when it is known whether it was delivered.
-                return
-            self.material.count(kind, "derived")
+            # Counted when it is known whether it was delivered.
+            if not self._queue.enqueue(session, line, record):
+                self.material.count(kind, "derived")
             return
-        names_agent = self._subagents.add_progress(record) if kind == "progress" else None
-        if kind in TITLES:
-            self._read_title(record, session, *TITLES[kind])
+        # `fork-context-ref` of 2.1.
+        is_mapped = record.parent_last_uuid is not None
+        session.forked_at = record.parent_last_uuid or session.forked_at
+        if kind in rules.TITLES:
+            name, rank = rules.TITLES[kind]
+            session.set_title(getattr(record, name), rank)
             is_mapped = True
-        elif names_agent is not None:
-            is_mapped = names_agent
-        else:
-            is_mapped = record.parent_last_uuid is not None
-            # `fork-context-ref` of 2.1.
-            session.forked_at = record.parent_last_uuid or session.forked_at
+        elif kind == "progress":
+            is_mapped = self._subagents.add_progress(record)
         self.material.count(kind, "derived" if is_mapped else "unmapped")
-
-    @staticmethod
-    def _read_title(record: Record, session: ClaudeSession, name: str, rank: int) -> None:
-        title = getattr(record, name)
-        # `>=`: of several titles of one rank the last counts.
-        if title and rank >= session.title_rank:
-            session.title, session.title_rank = str(title), rank
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -479,8 +391,8 @@ class ClaudeFamily:
         """A session without a file, as far as its helpers have copies of it."""
         return DerivedSession(
             session_id=session_id,
-            label=f"{NAME}:{session_id}",
-            head=tree.name(tree.head(last)),
+            label=f"{rules.NAME}:{session_id}",
+            head=tree.head_name(tree.turn_of(last)),
             file_ids=frozenset(helper.file_ids),
             created_at=helper.first_at,
             updated_at=self.entries.times[last],
@@ -502,22 +414,24 @@ class ClaudeFamily:
         last = session.chain[-1]
         # A helper that was given copies of a session's records has no head of its own.
         is_copy = session.agent_id is not None and self.entries.sides[last] == MAIN
-        head = None if is_copy else tree.head(last)
+        head = None if is_copy else tree.nearest_settled(tree.turn_of(last))
         within = self._forked_within(head, tree, forks)
         metadata |= {"forked_within": within} if within else {}
         spills = self.entries.spills
         keys = {key for e in session.chain for key in spills.get(e, ())} if spills else ()
         return DerivedSession(
             session_id=session.session_id,
-            label=f"{NAME}:{session.session_id}",
-            head=tree.name(head),
+            label=f"{rules.NAME}:{session.session_id}",
+            head=tree.optional_name(head),
             file_ids=frozenset(session.file_ids.union(self.spills[key].file.id for key in keys)),
             title=session.title or (own_titles[-1] if own_titles else None),
             agent_id=session.agent_id,
             created_at=session.first_at,
             updated_at=session.last_at,
             is_subagent=session.agent_id is not None,
-            parent_label=f"{NAME}:{session.parent_session}" if session.parent_session else None,
+            parent_label=f"{rules.NAME}:{session.parent_session}"
+            if session.parent_session
+            else None,
             parent_turn_id=self._parent_turn(session.chain, tree),
             task_description=session.task,
             routing_key=metadata.get("cwd"),
@@ -530,11 +444,11 @@ class ClaudeFamily:
         name, times = self.entries.name(root), self.entries.times
         return DerivedSession(
             session_id=f"{session.session_id}:{name}",
-            label=f"{NAME}:{session.session_id}:{name}",
-            head=tree.name(tree.head(entries[-1])),
+            label=f"{rules.NAME}:{session.session_id}:{name}",
+            head=tree.head_name(tree.turn_of(entries[-1])),
             file_ids=frozenset(session.file_ids),
             is_subagent=True,
-            parent_label=f"{NAME}:{session.session_id}",
+            parent_label=f"{rules.NAME}:{session.session_id}",
             parent_turn_id=self._parent_turn([root], tree),
             created_at=times[root],
             updated_at=max(times[entry] for entry in entries),
@@ -544,7 +458,7 @@ class ClaudeFamily:
     def _parent_turn(self, chain: Iterable[int], tree: ClaudeTree) -> str | None:
         """The turn that a subagent or a fork with these entries hangs on."""
         above = next((self._detached[entry] for entry in chain if entry in self._detached), None)
-        return None if above is None else tree.name(tree.turn_of(above))
+        return None if above is None else tree.optional_name(tree.turn_of(above))
 
     def _forked_within(
         self, head: int | None, tree: ClaudeTree, forks: Mapping[int, int]
@@ -554,6 +468,6 @@ class ClaudeFamily:
         while head is not None and forks:
             parent = tree.parent(head)
             if head in forks and parent is not None:
-                left[str(tree.name(parent))] = self.entries.name(forks[head])
+                left[tree.name(parent)] = self.entries.name(forks[head])
             head = parent
         return left

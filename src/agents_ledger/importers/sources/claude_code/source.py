@@ -14,17 +14,9 @@ from agents_ledger.importers.parsing.lenient_json import BROKEN
 from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project, Source
-from agents_ledger.importers.sources.claude_code.records import (
-    CHAIN,
-    META_NAME,
-    META_SUFFIX,
-    OTHER_TYPES,
-    is_spill,
-    raw_content,
-    read_record,
-)
-from agents_ledger.importers.sources.claude_code.sessions import derive
-from agents_ledger.importers.sources.claude_code.subagents import NAME
+from agents_ledger.importers.sources.claude_code import records
+from agents_ledger.importers.sources.claude_code.rules import NAME
+from agents_ledger.importers.sources.claude_code.sessions import ClaudeFamily
 from agents_ledger.model.imports.sources import Derivation, SourceKind
 
 SUBAGENTS = "subagents"
@@ -37,7 +29,7 @@ class ClaudeCode(Source):
     """Sessions of Claude Code, with their subagents and spilled outputs."""
 
     name = NAME
-    version = 22
+    version = 23
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:
@@ -64,15 +56,15 @@ class ClaudeCode(Source):
         # Dozens of `summary` records may precede the first message (2.0).
         for line in head.split(b"\n")[:50]:
             try:
-                record = read_record(line)
+                record = records.read_record(line)
             except BROKEN:
                 continue
-            if record.type in OTHER_TYPES:
+            if record.type in records.OTHER_TYPES:
                 return True
-            has_content = raw_content(record) != b"null"
+            has_content = records.raw_content(record) != b"null"
             is_message = record.type in ("user", "assistant")
             has_ids = record.session_id and record.uuid and QWEN_MARK not in line
-            if record.type in CHAIN and has_ids and (has_content or not is_message):
+            if record.type in records.CHAIN and has_ids and (has_content or not is_message):
                 return True
             if is_message and has_content and isinstance(record.timestamp, str):
                 return True
@@ -81,9 +73,9 @@ class ClaudeCode(Source):
     def family(self, path: Path) -> str:
         """A session with its folder of subagents and outputs. Sessions that share records are
         joined by their turns."""
-        if META_NAME.search(path.name):
-            path = path.with_name(path.name.removesuffix(META_SUFFIX) + ".jsonl")
-        if is_spill(path):
+        if records.META_NAME.search(path.name):
+            path = path.with_name(path.name.removesuffix(records.META_SUFFIX) + ".jsonl")
+        if records.is_spill(path):
             path = path.parent.parent.with_name(path.parent.parent.name + ".jsonl")
         for folder in path.parents if SUBAGENTS in path.parts else ():
             if folder.name == SUBAGENTS:
@@ -106,8 +98,8 @@ class ClaudeCode(Source):
         return [FolderTrace("dashes", name)] if PROJECT_FOLDER.match(name) else None
 
     def derive(self, material: Material) -> Derivation:
-        return derive(material, self.version)
+        return ClaudeFamily(material).derivation(self.version)
 
 
 def _is_side_file(path: Path) -> bool:
-    return is_spill(path) or META_NAME.search(path.name) is not None
+    return records.is_spill(path) or records.META_NAME.search(path.name) is not None

@@ -9,30 +9,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
-from agents_ledger.importers.sources.claude_code.entries import MAIN, OWN_FILE, ClaudeEntries
-from agents_ledger.importers.sources.claude_code.records import (
-    Record,
-    message_text,
-    read_record,
-    subagent_in_progress,
-    subagent_prompts,
+from agents_ledger.importers.sources.claude_code import records
+from agents_ledger.importers.sources.claude_code.entries import (
+    MAIN,
+    OWN_FILE,
+    ClaudeEntries,
+    ClaudeSession,
 )
-from agents_ledger.importers.sources.claude_code.rules import HELPERS
-from agents_ledger.importers.transcript.columns import Column
-
-NAME = "claude-code"
+from agents_ledger.importers.sources.claude_code.records import Record
+from agents_ledger.importers.sources.claude_code.rules import HELPERS, NAME
 
 
-class _SubagentSession(Protocol):
-    session_id: str
-    agent_id: str | None
-    chain: Column
-    file_ids: set[int]
-
-
-def helper_prompt(session: _SubagentSession, entries: ClaudeEntries) -> int | None:
+def helper_prompt(session: ClaudeSession, entries: ClaudeEntries) -> int | None:
     """The prompt that begins the thread of a helper: the first after the records that other files
     have. What is above it may be a subagent's, or in no other file."""
     if not (session.agent_id or "").startswith(HELPERS):
@@ -56,20 +45,20 @@ class SubagentCalls:
         self._at_work: dict[str, str] = {}  # by call, the subagent
 
     def add_calls(self, entry: int, record: Record, data: bytes) -> None:
-        for prompt, call in subagent_prompts(record, data):
+        for prompt, call in records.subagent_prompts(record, data):
             if call not in self._callers:
                 self._callers[call] = entry
                 self._calls.setdefault(_digest(prompt), []).append(call)
 
-    def add_progress(self, record: Record) -> bool | None:
-        """A progress record: whether it names the subagent of its call; None if it is no such."""
-        agent = subagent_in_progress(record) if record.call_id else None
+    def add_progress(self, record: Record) -> bool:
+        """Whether a record of progress names the subagent of its call."""
+        agent = records.subagent_in_progress(record) if record.call_id else None
         if not (record.call_id and agent):
-            return None
+            return False
         return self._at_work.setdefault(record.call_id, agent) == agent
 
     def spawned(
-        self, sessions: Iterable[_SubagentSession], inline: Iterable[tuple[str, int]]
+        self, sessions: Iterable[ClaudeSession], inline: Iterable[tuple[str, int]]
     ) -> dict[int, dict[str, str]]:
         """Labels of the sessions that calls started, by the entry and the id of the call. `inline`
         has the first entry of each subagent that is in the file of a session."""
@@ -99,7 +88,7 @@ class SubagentCalls:
             if call is not None:
                 yield call, f"{NAME}:{session_id}:{self._entries.name(root)}"
 
-    def _only_calls(self, sessions: Iterable[_SubagentSession]) -> Iterator[tuple[str, str]]:
+    def _only_calls(self, sessions: Iterable[ClaudeSession]) -> Iterator[tuple[str, str]]:
         """Calls that alone gave a prompt, and the one subagent that was given it."""
         agents_by_prompt: dict[bytes, list[str]] = {}
         for session in sessions if self._calls else ():
@@ -114,7 +103,7 @@ class SubagentCalls:
                 yield calls[0], agents[0]
 
     def _prompt(self, entry: int) -> bytes:
-        return _digest(message_text(read_record(self._entries.data(entry))))
+        return _digest(records.message_text(records.read_record(self._entries.data(entry))))
 
 
 def _digest(text: str) -> bytes:

@@ -32,7 +32,7 @@ from typing import NamedTuple
 from agents_ledger.importers.sources.claude_code.entries import ClaudeEntries
 from agents_ledger.importers.sources.claude_code.rules import ASKING, COMPACTION, ENDING, PASSIVE
 from agents_ledger.importers.transcript.columns import Links, nearest_above
-from agents_ledger.importers.transcript.turn_tree import EntryTree, Grouping
+from agents_ledger.importers.transcript.turn_tree import EntryTree, Grouping, OpenerChildren
 
 
 class PreservedTurns(NamedTuple):
@@ -57,11 +57,11 @@ class ClaudeTree(EntryTree):
 
     def _settle_turns(self) -> None:
         """A turn is settled if it was answered, or if it failed after something was asked."""
-        mask, kinds = self.entries.kind_mask, self.kind_sets(self.entries)
-        answered, failed = mask("assistant", *COMPACTION), mask("failure")
-        prompted = mask("queued", *ASKING)
+        all_kinds = self.entries.kinds_by(self._turn_of, len(self))
         for turn in range(len(self)):
-            if kinds.has(turn, answered) or (kinds.has(turn, failed) and kinds.has(turn, prompted)):
+            kinds = all_kinds[turn]
+            failed = "failure" in kinds and not kinds.isdisjoint(("queued", *ASKING))
+            if failed or not kinds.isdisjoint(("assistant", *COMPACTION)):
                 self.settle(turn)
 
     # -- which records are a turn -------------------------------------------------------------
@@ -135,16 +135,15 @@ class ClaudeTree(EntryTree):
         """Turns in which no agent was asked anything. Notices before the first prompt belong to
         that prompt. A command that the program itself answered (`/exit`, `/model`) belongs to the
         turn before: coming back after it is no fork."""
-        parents, mask = groups.parents, self.entries.kind_mask
-        kinds, children = groups.kind_sets(self.entries), groups.children()
-        printed, passive, hooks = mask("printed"), mask(*PASSIVE), mask("other")
+        parents, children = groups.parents, OpenerChildren(groups)
+        kinds = self.entries.kinds_by(groups.opener_of, len(groups.opener_of))
         folded: dict[int, int | None] = {}
         for opener in groups.openers:
             if parents[opener] is not None:
                 continue
             child = children.only(opener)
-            told_before = child is not None and kinds.has_only(opener, passive)
-            if told_before or kinds.has_only(opener, hooks):
+            told_before = child is not None and kinds[opener].issubset(PASSIVE)
+            if told_before or kinds[opener] == {"other"}:
                 folded[opener] = child
         for child in folded.values():
             if child is not None:
@@ -152,7 +151,7 @@ class ClaudeTree(EntryTree):
         local = [
             opener
             for opener in groups.openers
-            if kinds.has(opener, printed) and kinds.has_only(opener, passive | mask("command"))
+            if "printed" in kinds[opener] and kinds[opener].issubset((*PASSIVE, "command"))
         ]
         _fold_before_forks(groups, {opener for opener in local if children.several(opener)}, folded)
         for opener in local:
@@ -162,12 +161,8 @@ class ClaudeTree(EntryTree):
 
     # -- what sessions and turns need to know -------------------------------------------------
 
-    def name(self, turn: int | None) -> str | None:
-        return None if turn is None else self.entries.name(self.opener(turn))
-
-    def head(self, entry: int) -> int | None:
-        """The nearest settled turn at or above a record."""
-        return self.nearest_settled(self.turn_of(entry))
+    def name(self, turn: int) -> str:
+        return self.entries.name(self.opener(turn))
 
     def forks_within(self) -> dict[int, int]:
         """Prompts below a record from which the agent continued: by turn, that record."""
@@ -218,7 +213,7 @@ class ClaudeTree(EntryTree):
             is_whole = first_entries[turn] in (self.opener(above), self.members(above)[0])
             first, through = (above, self.parent(above)) if is_whole else (step, above)
             if first != turn and through is not None:
-                whole_turns[turn] = PreservedTurns(str(self.name(first)), str(self.name(through)))
+                whole_turns[turn] = PreservedTurns(self.name(first), self.name(through))
         return whole_turns
 
     def free(self) -> None:

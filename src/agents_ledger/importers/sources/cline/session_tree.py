@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -29,48 +29,33 @@ from agents_ledger.importers.sources.cline import records, rules
 from agents_ledger.importers.sources.cline.projects import manifest_folder
 from agents_ledger.importers.sources.cline.turns import ClineSessionTurn, ClineTurnContext
 from agents_ledger.importers.transcript.columns import NONE
-from agents_ledger.importers.transcript.lines import DocumentStates, record_of
+from agents_ledger.importers.transcript.lines import record_of
+from agents_ledger.importers.transcript.message_log import LogMessage, LogSession, MessageFamily
 from agents_ledger.importers.transcript.message_tree import (
     ActiveBranch,
     MessageKind,
-    MessageNode,
-    MessageNodes,
     MessageTree,
     MessageTurn,
-    MessageTurns,
-    message_node,
 )
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.model.imports.sources import (
-    Derivation,
-    DerivedSession,
-    SourceFile,
-)
-from agents_ledger.model.turns import Turn
+from agents_ledger.model.imports.sources import DerivedSession, SourceFile
 
 
-class ClineSession(Struct):
+class ClineSession(LogSession):
     """A session, and what its files say of it."""
 
-    own_id: str
-    number: int
-    file_ids: set[int] = field(default_factory=set)
-    live: ActiveBranch = field(
-        default_factory=ActiveBranch
-    )  # the messages that the program would show
+    number: int = 0
+    live: ActiveBranch = field(default_factory=ActiveBranch)  # what the program would show
     listed: Sequence[int] = ()  # the nodes of its document's messages, or NONE
-    parent: str | None = None
     agent: str | None = None
-    first_at: int = 0
-    last_at: int = 0
     written_at: int = 0
     task: str | None = None  # the first prompt
 
     @property
     def session_id(self) -> str:
-        is_resumed_task = rules.TASK_ID.fullmatch(self.own_id)
+        is_resumed_task = rules.TASK_ID.fullmatch(self.id)
         # The task has the same id, and stays a session of its own.
-        return f"{self.own_id}:resumed" if is_resumed_task else self.own_id
+        return f"{self.id}:resumed" if is_resumed_task else self.id
 
     @property
     def label(self) -> str:
@@ -99,23 +84,21 @@ class _MessageDocument(Struct):
     listed: array[int] = field(default_factory=lambda: array("i"))
 
 
-class ClineSessionTree:
+class ClineSessionTree(MessageFamily):
     def __init__(self, material: Material, files: Sequence[SourceFile], version: int) -> None:
-        self.material = material
-        self.version = version
-        self.nodes = MessageNodes(material.limits)
-        self.session_of = array("I")  # by message
+        super().__init__(material, version)
         self.sessions: dict[str, ClineSession] = {}  # in the order of their numbers
         self.manifests: dict[str, dict[str, Any]] = {}  # by session
         self.unmetered: set[str] = set()
         self.spawning: dict[int, list[tuple[str, str]]] = {}  # by message, calls and their tasks
         self.compactions: list[_CompactionFile] = []
-        self.states = DocumentStates()
         for file in files:
             self._read(file)
         # Earlier ones first: a later one replaces what follows them.
         for compaction in sorted(self.compactions, key=lambda c: c.replaced):
             self._insert_compaction(compaction)
+        self.by_number = tuple(self.sessions.values())
+        self.spawned = self._spawned()
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -142,7 +125,7 @@ class ClineSessionTree:
             self._session(file, session_id)
 
     def _session(self, file: SourceFile, session_id: str) -> ClineSession:
-        new = ClineSession(session_id, len(self.sessions))
+        new = ClineSession(session_id, number=len(self.sessions))
         session = self.sessions.setdefault(session_id, new)
         session.file_ids.add(file.id)
         return session
@@ -154,10 +137,8 @@ class ClineSessionTree:
         replaced = as_number(parse_json(fields["source_message_count"])) or 0
         for data in map(bytes, messages):
             held = pieces.held(data)
-            if (
-                as_dict(as_dict(parse_json(data)).get("metadata")).get("kind")
-                in rules.COMPACTION_KINDS
-            ):
+            metadata = as_dict(as_dict(parse_json(data)).get("metadata"))
+            if metadata.get("kind") in rules.COMPACTION_KINDS:
                 session_id = PurePath(file.path).name.removesuffix(records.COMPACTION)
                 self.compactions.append(_CompactionFile(file, session_id, replaced, data, held))
                 return
@@ -181,8 +162,8 @@ class ClineSessionTree:
     def _describe(self, session: ClineSession, fields: dict[str, Raw]) -> None:
         """Whose messages these are: versions without `origin` say so by the id alone."""
         origin = as_dict(parse_json(fields.get("origin", b"null")))
-        parent, _, agent = session.own_id.partition("__")
-        session.parent = as_text(origin.get("parentThreadId")) or (parent if agent else None)
+        parent, _, agent = session.id.partition("__")
+        session.parent_id = as_text(origin.get("parentThreadId")) or (parent if agent else None)
         agent = agent.removeprefix("teamtask__")
         session.agent = as_text(origin.get("subagent")) or agent or None
         written = milliseconds(parse_json(fields.get("updated_at", b"null")))
@@ -200,13 +181,12 @@ class ClineSessionTree:
         if kind is None:
             return NONE
         at = self.material.timestamp(head.ts, file)
-        session.first_at = session.first_at or at
-        session.last_at = max(session.last_at, at)
+        session.seen(at)
         name = self._message_id(document, head, kind)
         first = next(iter(session.live), NONE)
         if kind == "compaction" and first in (NONE, self.nodes.number(name)):
             kind = "notice"  # the messages that it replaces are unknown
-        node = self._place(document, name, kind, data, held)
+        node = self._place(document, LogMessage(name, kind, data), held)
         self._note(document, name, node, head)
         if head.role == "assistant":
             document.last_answer = name
@@ -217,7 +197,7 @@ class ClineSessionTree:
     ) -> str:
         """Its own id; of results the first call, since their messages are joined and split when a
         session is resumed; of others their position and content."""
-        session_id, own = document.session.own_id, as_text(head.id)
+        session_id, own = document.session.id, as_text(head.id)
         # Of the decoded content: white space in the document does not matter.
         checksum = zlib.crc32(msgspec.json.encode(head.content))
         results = records.result_ids(head.content)
@@ -233,33 +213,23 @@ class ClineSessionTree:
         is_repeated = self.nodes.number(name) in document.seen
         return f"{name}:{len(document.listed)}" if is_repeated else name
 
-    def _place(
-        self,
-        document: _MessageDocument,
-        name: str,
-        kind: MessageKind,
-        data: bytes,
-        held: HeldRecord,
-    ) -> int:
+    def _place(self, document: _MessageDocument, message: LogMessage, held: HeldRecord) -> int:
         """Put a message below the previous one. What the document omits, and what it repeats after
         a compaction, stays where it was."""
         live, parent = document.session.live, None
-        node = self.nodes.number(name)
+        node = self.nodes.number(message.id)
         if node in live:
             position = live.place(node, document.position)
             if position == NONE:
                 return node
             document.position = position + 1
         else:
-            if kind == "compaction":
+            if message.kind == "compaction":
                 document.position = len(live)
             live.keep(document.position)
             parent = self.nodes.name(live.last) if document.position else None
             document.position += 1
-        self.nodes.put(name, message_node(kind, parent, data, held, document.file.id))
-        node = self.nodes.number(name)
-        if node == len(self.session_of):
-            self.session_of.append(document.session.number)
+        node = self.put(message, parent, held, document.file, session=document.session.number)
         live.add(node)
         document.seen.add(node)
         return node
@@ -302,46 +272,47 @@ class ClineSessionTree:
             self.nodes.values[after].parent = name
         elif session.live.last != NONE:
             parent = self.nodes.name(session.live.last)
-        file = compaction.file
-        node = message_node("compaction", parent, compaction.data, compaction.held, file.id)
-        self.nodes.put(name, node)
-        self.session_of.append(session.number)
+        message, file = LogMessage(name, "compaction", compaction.data), compaction.file
+        node = self.put(message, parent, compaction.held, file, session=session.number)
         session.file_ids.add(file.id)
         if after == NONE:
-            session.live.add(self.nodes.number(name))
+            session.live.add(node)
 
     # -- derivation ---------------------------------------------------------------------------
 
-    def derivation(self) -> Derivation:
-        tree = MessageTree(self.nodes)
-        for node in tree.unplanned():
-            role = record_of(self.material, node.record).get("role")
-            self.material.count(f"message: {role}", "derived", -1)
-            self.material.count(f"message: {role}", "unmapped")
-        return Derivation(
-            turns=ClineSessionTurns(tree, self),
-            sessions=tuple(self._sessions(tree)),
-            faults=tuple(self.material.faults),
-            counts=self.material.counts,
-            superseded=self.states.superseded(),
+    def _turn_context(self, turn: MessageTurn) -> ClineTurnContext:
+        nodes = [self.nodes.number(name) for _, name in turn.members]
+        session = self.by_number[self.session_of[nodes[0]]]
+        return ClineTurnContext(
+            "agent" if session.parent_id else "human",
+            manifest_folder(self._manifest(session)),
+            {call: label for node in nodes for call, label in self.spawned.get(node, {}).items()},
+            frozenset(message_id for message_id, name in turn.members if name in self.unmetered),
         )
 
-    def spawned(self) -> dict[int, dict[str, str]]:
+    def context(self, turn: MessageTurn) -> bytes:
+        return self._turn_context(turn).evidence()
+
+    def build_turn(
+        self, builder: TurnBuilder, turn: MessageTurn, messages: Iterable[LogMessage]
+    ) -> None:
+        ClineSessionTurn(builder, self._turn_context(turn)).add(list(messages))
+
+    def _spawned(self) -> dict[int, dict[str, str]]:
         """By message, the labels of the agents that its calls started.
 
         No id links them: an agent belongs to the call of its parent that gave the task it began
         with, if there is one such call and one such agent.
         """
-        sessions = list(self.sessions.values())
         calls: dict[tuple[str, str], list[tuple[int, str]]] = {}
         for node, spawning in self.spawning.items():
-            session_id = sessions[self.session_of[node]].own_id
+            session_id = self.by_number[self.session_of[node]].id
             for call_id, task in spawning:
                 calls.setdefault((session_id, task), []).append((node, call_id))
         agents: dict[tuple[str, str], list[str]] = {}
-        for session in sessions:
-            if session.parent and session.task:
-                agents.setdefault((session.parent, session.task), []).append(session.label)
+        for session in self.by_number:
+            if session.parent_id and session.task:
+                agents.setdefault((session.parent_id, session.task), []).append(session.label)
         spawned: dict[int, dict[str, str]] = {}
         for key, labels in agents.items():
             if len(labels) == len(calls.get(key, ())) == 1:
@@ -349,18 +320,22 @@ class ClineSessionTree:
                 spawned.setdefault(node, {})[call_id] = labels[0]
         return spawned
 
-    def manifest(self, session: ClineSession) -> dict[str, Any]:
+    def _manifest(self, session: ClineSession) -> dict[str, Any]:
         """Its own, or its parent's: subagents have none."""
-        names = (session.own_id, session.parent or "")
+        names = (session.id, session.parent_id or "")
         return next((self.manifests[name] for name in names if name in self.manifests), {})
 
-    def _sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
+    def derived_sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
+        for node in tree.unplanned():
+            role = record_of(self.material, node.record).get("role")
+            self.material.count(f"message: {role}", "derived", -1)
+            self.material.count(f"message: {role}", "unmapped")
         for session in self.sessions.values():
-            manifest = self.manifest(session)
-            own = self.manifests.get(session.own_id, {})
+            manifest = self._manifest(session)
+            own = self.manifests.get(session.id, {})
             fields = as_dict(own.get("metadata"))
             cwd = manifest_folder(manifest)
-            parent = self.sessions.get(session.parent or "")
+            parent = self.sessions.get(session.parent_id or "")
             metadata = {
                 "client": manifest.get("source"),
                 "cwd": cwd,
@@ -369,7 +344,7 @@ class ClineSessionTree:
                 "forked_from": as_dict(fields.get("fork")).get("forkedFromSessionId"),
             }
             started, ended = (milliseconds(own.get(name)) for name in ("started_at", "ended_at"))
-            parent_label = parent.label if parent else f"{rules.NAME}:{session.parent}"
+            parent_label = parent.label if parent else f"{rules.NAME}:{session.parent_id}"
             yield DerivedSession(
                 session_id=session.session_id,
                 label=session.label,
@@ -377,39 +352,11 @@ class ClineSessionTree:
                 file_ids=frozenset(session.file_ids),
                 title=as_text(fields.get("title")),
                 agent_id=session.agent,
-                created_at=started or session.first_at or session.written_at,
-                updated_at=session.last_at or ended or session.written_at,
-                is_subagent=session.parent is not None,
-                parent_label=parent_label if session.parent else None,
-                task_description=session.task if session.parent else None,
+                created_at=started or session.created_at or session.written_at,
+                updated_at=session.updated_at or ended or session.written_at,
+                is_subagent=session.parent_id is not None,
+                parent_label=parent_label if session.parent_id else None,
+                task_description=session.task if session.parent_id else None,
                 routing_key=cwd,
                 metadata={name: value for name, value in metadata.items() if as_text(value)},
             )
-
-
-class ClineSessionTurns(MessageTurns):
-    def __init__(self, tree: MessageTree, sessions: ClineSessionTree) -> None:
-        self.sessions = sessions
-        self.by_number = tuple(sessions.sessions.values())
-        self.spawned = sessions.spawned()
-        super().__init__(tree, sessions.version)
-
-    def _context(self, turn: MessageTurn) -> ClineTurnContext:
-        nodes = [self.nodes.number(name) for _, name in turn.members]
-        session = self.by_number[self.sessions.session_of[nodes[0]]]
-        unmetered = self.sessions.unmetered
-        return ClineTurnContext(
-            "agent" if session.parent else "human",
-            manifest_folder(self.sessions.manifest(session)),
-            {call: label for node in nodes for call, label in self.spawned.get(node, {}).items()},
-            frozenset(message_id for message_id, name in turn.members if name in unmetered),
-        )
-
-    def context(self, turn: MessageTurn) -> bytes:
-        return self._context(turn).evidence()
-
-    def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
-        material = self.sessions.material
-        members = [(m, node.kind, record_of(material, node.record)) for m, node in messages]
-        builder = TurnBuilder(turn.id, turn.parent, material.limits)
-        return ClineSessionTurn(builder, self._context(turn)).build(members)

@@ -75,17 +75,15 @@ class Cline(Source):
         sessions: list[SourceFile] = []
         for file in material.files:
             (sessions if _has_session(material, file) else tasks).append(file)
-        of_tasks = ClineTaskTree(material, tasks, self.version).derivation()
-        if not sessions:
-            return of_tasks
-        of_sessions = ClineSessionTree(material, sessions, self.version).derivation()
-        if not tasks:
-            return of_sessions
+        trees = ((ClineTaskTree, tasks), (ClineSessionTree, sessions))
+        parts = [tree(material, files, self.version).derivation() for tree, files in trees if files]
+        if len(parts) == 1:
+            return parts[0]
         return structs.replace(
-            of_sessions,
-            turns=(*of_tasks.turns, *of_sessions.turns),
-            sessions=of_tasks.sessions + of_sessions.sessions,
-            superseded=of_tasks.superseded | of_sessions.superseded,
+            parts[-1],  # with the faults and counts of both
+            turns=tuple(turn for part in parts for turn in part.turns),
+            sessions=tuple(session for part in parts for session in part.sessions),
+            superseded=frozenset(file_id for part in parts for file_id in part.superseded),
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import field
 
 from agents_ledger.importers.parsing.json_spans import (
     LONG,
@@ -22,27 +22,24 @@ from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse
 from agents_ledger.importers.parsing.text_size import has_text_exceeding
 from agents_ledger.importers.port.material import HeldRecord, Material
 from agents_ledger.importers.sources.cline import records, rules
-from agents_ledger.importers.sources.cline.turns import ClineTimelineTurn, build_history_turn
+from agents_ledger.importers.sources.cline.turns import ClineTimelineTurn, add_history
 from agents_ledger.importers.transcript.columns import NONE
-from agents_ledger.importers.transcript.lines import DocumentStates, record_of
+from agents_ledger.importers.transcript.message_log import (
+    FamilyTurns,
+    LogMessage,
+    LogSession,
+    MessageFamily,
+)
 from agents_ledger.importers.transcript.message_tree import (
     ActiveBranch,
     MessageKind,
-    MessageNode,
-    MessageNodes,
     MessageTree,
     MessageTurn,
     MessageTurns,
-    message_node,
 )
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.imports.interning import HELD_NAMES, Numbering
-from agents_ledger.model.imports.sources import (
-    Derivation,
-    DerivedSession,
-    SourceFile,
-)
-from agents_ledger.model.turns import Turn
+from agents_ledger.model.imports.sources import DerivedSession, SourceFile
 
 HISTORY_INDEX_END = 1 << 31
 CALL_SUFFIXES = tuple(f":{name}" for name in rules.CALL_ENTRIES)  # of the ids of such entries
@@ -68,37 +65,26 @@ class _IdCounts:
         return self._counts[number]
 
 
-class ClineTask(Struct):
+class ClineTask(LogSession):
     """A task, and what its files say of it."""
 
-    task_id: str
-    folder: PurePath
-    file_ids: frozenset[int] = frozenset()
+    path: PurePath = PurePath()  # of its folder
     live: ActiveBranch = field(default_factory=ActiveBranch)
     id_counts: _IdCounts = field(default_factory=_IdCounts)
     has_timeline: bool = False
     history: list[HeldRecord] = field(default_factory=list)
-    workspace: str | None = None
-    first_at: int = 0
-    last_at: int = 0
 
-    def find_workspace(self, sent: str) -> None:
+    def find_folder(self, sent: str) -> None:
         """Take the folder from what was sent to the model, unless it is known."""
-        match = rules.WORKSPACE.search(sent) if self.workspace is None else None
-        self.workspace = match[1] if match else self.workspace
-
-    def add_time(self, at: int) -> None:
-        self.first_at = self.first_at or at
-        self.last_at = max(self.last_at, at)
+        match = rules.WORKSPACE.search(sent) if self.folder is None else None
+        self.folder = match[1] if match else self.folder
 
 
-class ClineTaskTree:
+class ClineTaskTree(MessageFamily):
     """The tasks of some files: turns come from the timeline, else from the history."""
 
     def __init__(self, material: Material, files: Sequence[SourceFile], version: int) -> None:
-        self.material = material
-        self.version = version
-        self.nodes = MessageNodes(material.limits)
+        super().__init__(material, version)
         # By entry, the history message that it follows, or NONE.
         self.history_index = array("i")
         self.call_position: dict[int, int] = {}  # by entry, which call of the answer it shows
@@ -108,19 +94,19 @@ class ClineTaskTree:
             NONE,
             [],
         )  # a cache
-        self.states = DocumentStates()
-        for file in files:
-            # Timelines first: only without one does the history give the turns.
-            if not _is_history(file):
-                self._read_timeline(file)
-        for file in files:
+        # Timelines first: only without one does the history give the turns.
+        for file in sorted(files, key=_is_history):
             if _is_history(file):
                 self._read_history(file)
+            else:
+                self._read_timeline(file)
+        for task in self.tasks.values():
+            self._match_calls(task)
 
     def _task(self, file: SourceFile) -> ClineTask:
-        folder = PurePath(file.path).parent
-        task = self.tasks.setdefault(folder.name, ClineTask(folder.name, folder))
-        task.file_ids |= {file.id}
+        path = PurePath(file.path).parent
+        task = self.tasks.setdefault(path.name, ClineTask(path.name, path=path))
+        task.file_ids.add(file.id)
         return task
 
     def _messages(self, file: SourceFile) -> Iterator[_DocumentMessage] | None:
@@ -159,33 +145,27 @@ class ClineTaskTree:
         self.material.count(name, "derived" if kind is not None else "unmapped")
         if kind is None:
             return
-        task.add_time(self.material.timestamp(entry.ts, file))
+        task.seen(self.material.timestamp(entry.ts, file))
         if name == "api_req_started":
-            task.find_workspace(str(as_dict(parse_json(str(entry.text))).get("request")))
+            task.find_folder(str(as_dict(parse_json(str(entry.text))).get("request")))
         # Entries have no id; the document is rewritten, but their times stay.
-        node_id = f"{task.task_id}:{entry.ts}:{name}"
+        node_id = f"{task.id}:{entry.ts}:{name}"
         count = task.id_counts.add(node_id)
         if count > 1:  # of one kind in one millisecond
             node_id += f":{count}"
-        node = self._append(task, file, node_id, kind, message)
+        node = self._append(task, file, LogMessage(node_id, kind, message.data), message.held)
         index = entry.conversation_history_index
         if isinstance(index, int):
             self.history_index[node] = index if 0 <= index < HISTORY_INDEX_END else NONE
 
     def _append(
-        self,
-        task: ClineTask,
-        file: SourceFile,
-        node_id: str,
-        kind: MessageKind,
-        message: _DocumentMessage,
+        self, task: ClineTask, file: SourceFile, message: LogMessage, held: HeldRecord
     ) -> int:
         """Put a message below the previous one; what a restored task dropped stays a branch."""
         last = task.live.last
-        is_live = self.nodes.number(node_id) in task.live
+        is_live = self.nodes.number(message.id) in task.live
         parent = None if last == NONE or is_live else self.nodes.name(last)
-        self.nodes.put(node_id, message_node(kind, parent, message.data, message.held, file.id))
-        node = self.nodes.number(node_id)
+        node = self.put(message, parent, held, file)
         if node == len(self.history_index):
             self.history_index.append(NONE)
         task.live.add(node)
@@ -213,13 +193,13 @@ class ClineTaskTree:
             is_mapped = role in ("user", "assistant")
             self.material.count(f"history: {role}", "derived" if is_mapped else "unmapped")
             if is_mapped and not task.has_timeline:
-                task.add_time(self.material.timestamp(record.get("ts"), file))
+                task.seen(self.material.timestamp(record.get("ts"), file))
                 kind: MessageKind = "prompt" if index == 0 or records.is_prompt(record) else "reply"
                 for text in records.texts(record.get("content")) if role == "user" else ():
-                    task.find_workspace(text)
+                    task.find_folder(text)
                 # Messages of a history have no id.
-                node_id = f"{task.task_id}:{index}:{checksums[-1]:08x}"
-                self._append(task, file, node_id, kind, message)
+                node_id = f"{task.id}:{index}:{checksums[-1]:08x}"
+                self._append(task, file, LogMessage(node_id, kind, message.data), message.held)
         self.states.add(file, (f"{index}:{crc:08x}" for index, crc in enumerate(checksums)))
 
     def _calls_after(self, task: ClineTask, index: int) -> list[records.ClineCall]:
@@ -248,20 +228,24 @@ class ClineTaskTree:
 
     # -- derivation ---------------------------------------------------------------------------
 
-    def derivation(self) -> Derivation:
-        for task in self.tasks.values():
-            self._match_calls(task)
-        tree = MessageTree(self.nodes)
-        return Derivation(
-            turns=ClineTaskTurns(tree, self),
-            sessions=tuple(self._sessions(tree)),
-            faults=tuple(self.material.faults),
-            counts=self.material.counts,
-            superseded=self.states.superseded(),
-        )
+    def turns(self, tree: MessageTree) -> MessageTurns:
+        return _ClineTaskTurns(self, tree)
+
+    def context(self, turn: MessageTurn) -> bytes:
+        return str(self.task_of(turn).folder).encode("utf-8", "replace")
+
+    def build_turn(
+        self, builder: TurnBuilder, turn: MessageTurn, messages: Iterable[LogMessage]
+    ) -> None:
+        task = self.task_of(turn)
+        builder.workspace_path = task.folder
+        if task.has_timeline:
+            ClineTimelineTurn(builder, self.calls_of(turn)).add(list(messages))
+        else:
+            add_history(builder, list(messages))
 
     def task_of(self, turn: MessageTurn) -> ClineTask:
-        return next(t for t in self.tasks.values() if turn.id.startswith(f"{t.task_id}:"))
+        return next(t for t in self.tasks.values() if turn.id.startswith(f"{t.id}:"))
 
     def calls_of(self, turn: MessageTurn) -> dict[str, records.ClineCall]:
         """The calls of a turn in the history, by the messages that show them."""
@@ -274,50 +258,34 @@ class ClineTaskTree:
                 calls[message_id] = answer_calls[self.call_position[node]]
         return calls
 
-    def _sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
+    def derived_sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
         for task in self.tasks.values():
-            extension = next((part for part in task.folder.parts if part in rules.EXTENSIONS), None)
-            cwd = task.workspace
+            extension = next((part for part in task.path.parts if part in rules.EXTENSIONS), None)
+            cwd = task.folder
             project = project_name(cwd) if cwd else None
             metadata = {"extension": extension, "cwd": cwd, "project": project}
             yield DerivedSession(
-                session_id=task.task_id,
-                label=f"{rules.NAME}:{task.task_id}",
+                session_id=task.id,
+                label=f"{rules.NAME}:{task.id}",
                 head=tree.head(task.live.last),
-                file_ids=task.file_ids,
-                created_at=task.first_at,
-                updated_at=task.last_at,
+                file_ids=frozenset(task.file_ids),
+                created_at=task.created_at,
+                updated_at=task.updated_at,
                 routing_key=cwd,
                 metadata={name: value for name, value in metadata.items() if value},
             )
 
 
-class ClineTaskTurns(MessageTurns):
-    def __init__(self, tree: MessageTree, tasks: ClineTaskTree) -> None:
-        self.tasks = tasks
-        super().__init__(tree, tasks.version)
-
-    def context(self, turn: MessageTurn) -> bytes:
-        return str(self.tasks.task_of(turn).workspace).encode("utf-8", "replace")
+class _ClineTaskTurns(FamilyTurns):
+    family: ClineTaskTree
 
     def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
         members = self.tree[turn]
         (context, *prints), file_ids = super().evidence(turn)
-        calls = self.tasks.calls_of(members)
+        calls = self.family.calls_of(members)
         prints += [msgspec.json.encode(call, order="sorted") for call in calls.values()]
-        task_files = self.tasks.task_of(members).file_ids if calls else ()
+        task_files = self.family.task_of(members).file_ids if calls else ()
         return [*prints, context], {*file_ids, *task_files}
-
-    def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
-        task = self.tasks.task_of(turn)
-        members = [
-            (m, node.kind, record_of(self.tasks.material, node.record)) for m, node in messages
-        ]
-        builder = TurnBuilder(turn.id, turn.parent, self.tasks.material.limits)
-        builder.workspace_path = task.workspace
-        if task.has_timeline:
-            return ClineTimelineTurn(builder, self.tasks.calls_of(turn)).build(members)
-        return build_history_turn(builder, members)
 
 
 def _is_history(file: SourceFile) -> bool:

@@ -16,11 +16,11 @@ from agents_ledger.importers.parsing.lenient_json import (
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.sources.cline import records, rules
 from agents_ledger.importers.transcript.field_maps import token_counts
+from agents_ledger.importers.transcript.message_log import LogMessage
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.turns import MessageFile, MessageSource, Turn
+from agents_ledger.model.turns import MessageFile, MessageSource
 
-ClineMember = tuple[str, str, dict[str, Any]]  # message id, kind, record
 # Blocks that become text, thinking, calls, results or attached files.
 MAPPED_BLOCKS = ("file", "text", "thinking", "tool_result", "tool_use")
 
@@ -49,9 +49,10 @@ def _set_compaction(builder: TurnBuilder, summary: str, before: Any, after: Any 
 # -- a history alone --------------------------------------------------------------------------
 
 
-def build_history_turn(builder: TurnBuilder, members: Sequence[ClineMember]) -> Turn:
-    """A turn of a task that has no timeline."""
-    for number, (message_id, _, message) in enumerate(members):
+def add_history(builder: TurnBuilder, messages: Sequence[LogMessage]) -> None:
+    """Add the messages of a task that has no timeline."""
+    members = [(message.id, message.record) for message in messages]
+    for number, (message_id, message) in enumerate(members):
         at = milliseconds(message.get("ts"))
         content = message.get("content")
         if message.get("role") == "user":
@@ -68,13 +69,12 @@ def build_history_turn(builder: TurnBuilder, members: Sequence[ClineMember]) -> 
             at=at,
             thinking="\n\n".join(t for t in thoughts if isinstance(t, str)) or None,
         )
-        next_message = members[number + 1][2] if number + 1 < len(members) else None
+        next_message = members[number + 1][1] if number + 1 < len(members) else None
         for position, call in enumerate(records.history_calls(message, next_message)):
             call_id = call.id or f"{message_id}:{position}"
             builder.call(call_id, call.name, call.params, at=at, message_id=message_id)
             if call.result is not None:
                 _add_result(builder, call_id, call.result, at, failed=call.failed)
-    return builder.build()
 
 
 def _talk(content: Any) -> list[str]:
@@ -134,8 +134,9 @@ class ClineTimelineTurn:
         self.open_call: str | None = None  # the call that the next output belongs to
         self.output: list[str] = []
 
-    def build(self, members: Sequence[ClineMember]) -> Turn:
-        for number, (message_id, kind, entry) in enumerate(members):
+    def add(self, messages: Sequence[LogMessage]) -> None:
+        for number, message in enumerate(messages):
+            message_id, kind, entry = message.id, message.kind, message.record
             at = milliseconds(entry.get("ts"))
             name = as_text(entry.get("say")) or as_text(entry.get("ask")) or ""
             _set_model(self.builder, entry, "modelId", "providerId")
@@ -150,10 +151,9 @@ class ClineTimelineTurn:
                     error = records.cancel_reason(text) or text or "error"
                     self.builder.failed, self.builder.error = True, error
             else:
-                is_last = number == len(members) - 1
+                is_last = number == len(messages) - 1
                 is_done = not entry.get("partial") and ("say" in entry or not is_last)
                 self._add_reply(message_id, name, entry, at, is_done=is_done)
-        return self.builder.build()
 
     def _add_prompt(self, message_id: str, entry: dict[str, Any], at: int) -> None:
         metadata = {name: entry[name] for name in ("images", "files") if entry.get(name)}
@@ -273,7 +273,8 @@ class ClineSessionTurn:
         self.context = context
         self.calls: dict[str, str] = {}  # their id -> ours: some providers give one twice
 
-    def build(self, members: Sequence[ClineMember]) -> Turn:
+    def add(self, messages: Sequence[LogMessage]) -> None:
+        members = [(message.id, message.kind, message.record) for message in messages]
         times = (milliseconds(message.get("ts")) for _, _, message in members)
         at = next(filter(None, times), 0)
         for message_id, kind, message in members:
@@ -286,7 +287,6 @@ class ClineSessionTurn:
                 self._add_reply(message_id, message, at)
             else:
                 self._add_input(message_id, message, at)
-        return self.builder.build()
 
     def _add_notice(
         self, message_id: str, message: dict[str, Any], at: int, *, failed: bool
@@ -376,9 +376,10 @@ class ClineSessionTurn:
         call_id = own_id if own_id not in self.calls else f"{own_id}:{message_id}"
         self.calls[own_id] = call_id
         tool = as_text(name) or "unknown"
-        self.builder.call(call_id, tool, without_data(params), at=at, message_id=message_id)
-        if own_id in self.context.spawned:
-            self.builder.spawned(call_id, self.context.spawned[own_id])
+        child = self.context.spawned.get(own_id)
+        self.builder.call(
+            call_id, tool, without_data(params), at=at, message_id=message_id, spawned=child
+        )
         if tool in rules.SESSION_FILE_TOOLS:
             files = [MessageFile(rules.SESSION_FILE_TOOLS[tool], path) for path in _paths(params)]
             self.builder.add_files(message_id, files, call_id=call_id)

@@ -23,17 +23,11 @@ from agents_ledger.importers.parsing.lenient_json import (
 )
 from agents_ledger.importers.parsing.timestamps import UUID7, milliseconds
 from agents_ledger.importers.port.material import Material, SourceLine
-from agents_ledger.importers.sources.codex import rules
+from agents_ledger.importers.sources.codex import records, rules
 from agents_ledger.importers.sources.codex.records import (
-    ORDINALS,
     CodexPrompt,
     CodexRecord,
-    HistoryBase,
     Payload,
-    decode_record,
-    event_prompt,
-    read_prompt,
-    rollout_name,
 )
 from agents_ledger.importers.sources.codex.scripts import event_call_id, script_call_tool
 from agents_ledger.importers.sources.codex.turn_copies import (
@@ -43,7 +37,7 @@ from agents_ledger.importers.sources.codex.turn_copies import (
     Totals,
     add_growth,
 )
-from agents_ledger.importers.transcript.columns import TurnIndex
+from agents_ledger.importers.transcript.columns import LastByName
 from agents_ledger.importers.transcript.lines import decode_line
 from agents_ledger.model.imports.sources import Fate, SourceFile, SourceTitle
 
@@ -62,7 +56,7 @@ class OrdinalIndex:
     def add(self, ordinal: Any, turn: int | None) -> None:
         """Add the turn in use after a record."""
         number = -1 if turn is None else turn
-        is_valid = isinstance(ordinal, int) and ordinal in ORDINALS
+        is_valid = isinstance(ordinal, int) and ordinal in records.ORDINALS
         if not is_valid or (self._turns and number == self._turns[-1]):
             return
         if not self._ordinals or ordinal > self._ordinals[-1]:
@@ -107,13 +101,8 @@ class Rollout:
     def id(self) -> str:
         """The id that other rollouts refer to: a thread that was reverted has several."""
         # Archived threads move to another folder: only the name identifies the file.
-        name = rollout_name(PurePath(self.file.path.replace("\\", "/")))
+        name = records.rollout_name(PurePath(self.file.path.replace("\\", "/")))
         return (name[2] or name[1]) if name else self.thread
-
-    @property
-    def base(self) -> HistoryBase | None:
-        """The point in another rollout that this one continues from."""
-        return HistoryBase.of(self.meta)
 
     @property
     def has_earlier_totals(self) -> bool:
@@ -188,18 +177,25 @@ class RolloutReader:
         self._task: str | None = None
         self._task_ended = False
         self._turn: int | None = None  # the turn that is open
-        self._copy: CodexTurnCopy | None = None
+        self._line: SourceLine  # the one that is being read
+        self._at = 0  # its time
         self._waiting: list[tuple[str, SourceLine]] = []  # records for the next turn
         self._early_growth: list[Growth] = []  # before the first turn
         self._early_responses: dict[str, Totals] = {}  # before the turn of their task
         self._recorded_tasks: set[str | None] = set()  # with usage records
         self._tokens = ThreadTotals()
-        self._tasks = TurnIndex()
-        self._calls = TurnIndex()
+        self._tasks = LastByName()
+        self._calls = LastByName()
         self._content_hash = hashlib.blake2b(digest_size=8)
+
+    @property
+    def _copy(self) -> CodexTurnCopy | None:
+        """The copy of the open turn."""
+        return None if self._turn is None else self._copies[self._turn]
 
     def read(self) -> Rollout:
         for line in self._material.lines(self.rollout.file):
+            self._line = line
             self._read_line(line)
         if self._early_responses and self.rollout.path:
             self._copies[self.rollout.path[-1]].responses |= self._early_responses
@@ -213,7 +209,7 @@ class RolloutReader:
         return self.rollout
 
     def _read_line(self, line: SourceLine) -> None:
-        record = decode_line(self._material, line, decode_record)
+        record = decode_line(self._material, line, records.decode_record)
         if record is None:
             return
         rollout = self.rollout
@@ -221,10 +217,10 @@ class RolloutReader:
         if self._is_inherited(record):
             self._material.count("(inherited)", "unmapped")
             return
-        at = self._material.timestamp(record.timestamp, line)
+        self._at = at = self._material.timestamp(record.timestamp, line)
         rollout.first_at = rollout.first_at or at
         rollout.last_at = max(rollout.last_at, at)
-        self._take(line, record, at)
+        self._take(record)
         if record.ordinal is not None:
             rollout.ordinals.add(record.ordinal, rollout.path[-1] if rollout.path else None)
 
@@ -234,52 +230,50 @@ class RolloutReader:
         has_both = isinstance(start, int) and isinstance(record.ordinal, int)
         return has_both and record.kind != "session_meta" and record.ordinal < start
 
-    def _take(self, line: SourceLine, record: CodexRecord, at: int) -> None:
+    def _take(self, record: CodexRecord) -> None:
         kind, payload = record.kind, record.payload
         inner_kind = payload.type if isinstance(payload.type, str) else None
         name = f"{kind}/{inner_kind}" if kind in ("response_item", "event_msg") else kind
         is_used = True
         if name == "event_msg/agent_message":
-            self._agent_event(line, at)
+            self._agent_event()
             # Counted when it is known whether an item repeats it.
             return
         if kind == "session_meta":
             self.rollout.add_meta(payload)
         elif kind == "turn_context":
             self._start_task(payload)
-            self._describe_turn(line)
+            self._describe_turn()
         elif kind == "compacted":
-            self._compaction(line, payload, at)
+            self._compaction(payload)
         elif kind == "event_msg":
-            is_used = self._event(line, inner_kind or "", payload, at)
+            is_used = self._event(inner_kind or "", payload)
         elif kind == "response_item":
-            is_used = self._item(line, inner_kind, record, at)
+            is_used = self._item(inner_kind, record)
         elif kind:
-            is_used = kind == rules.USAGE and self._count_response(line, payload)
+            is_used = kind == rules.USAGE and self._count_response(payload)
         else:
-            name, is_used = self._without_envelope(line, inner_kind, record, at)
+            name, is_used = self._without_envelope(inner_kind, record)
         self._material.count(name, "derived" if is_used else "unmapped")
 
-    def _without_envelope(
-        self, line: SourceLine, kind: str | None, record: CodexRecord, at: int
-    ) -> tuple[str, bool]:
+    def _without_envelope(self, kind: str | None, record: CodexRecord) -> tuple[str, bool]:
         """Take a line of the old format or of the index: its name, and whether it is used."""
         payload = record.payload
         if payload.is_old_head and not self.rollout.metas:
             self.rollout.add_meta(payload)
             return "(head)", True
         if payload.names_thread:
-            return "(name)", self._index_title(line, payload)
+            return "(name)", self._index_title(payload)
         name = kind or str(payload.record_type or "(none)")
-        return name, self._item(line, kind, record, at)
+        return name, self._item(kind, record)
 
-    def _index_title(self, line: SourceLine, payload: Payload) -> bool:
+    def _index_title(self, payload: Payload) -> bool:
         """Take the title of a thread: the last line counts."""
-        file, title = line.file, as_text(payload.thread_name.strip())
+        file, title = self._line.file, as_text(payload.thread_name.strip())
         if title is not None:
             label = f"{rules.NAME}:{payload.id}"
             self.rollout.index_titles[payload.id] = SourceTitle(
-                label, file.id, file.path, file.generation, line.offset, title
+                label, file.id, file.path, file.generation, self._line.offset, title
             )
         return title is not None
 
@@ -299,12 +293,11 @@ class RolloutReader:
         self._task_ended = False
         if task != self._task:
             self._task = task
-            self._select(self._tasks.turn(task))
+            self._select(self._tasks.get(task))
 
     def _select(self, turn: int | None) -> None:
         self._turn = turn
         self._copies.going_on = -1 if turn is None else turn
-        self._copy = None if turn is None else self._copies[turn]
 
     def _open(self, turn_id: str, task: str, *, is_compaction: bool = False) -> int:
         rollout, before = self.rollout, self._last_of_task(task)
@@ -313,9 +306,9 @@ class RolloutReader:
         copy = CodexTurnCopy(
             file_id=rollout.file.id,
             is_compaction=is_compaction,
-            id=turn_id,
+            name=self._copies.names.add(turn_id),
+            parent=self._copies.read(rollout.path[-1]).name if rollout.path else None,
             task=task,
-            parent=self._copies[rollout.path[-1]].id if rollout.path else None,
             file_thread=rollout.thread,
             is_replayed=thread != rollout.thread,
             provider=as_text(meta.model_provider) if meta else None,
@@ -329,22 +322,23 @@ class RolloutReader:
         self._select(turn)
         self._copies[turn].responses |= self._early_responses
         self._early_responses.clear()
-        self._tasks.add(task, turn)
+        self._tasks[task] = turn
         rollout.turns = range(rollout.turns.start, turn + 1)
         rollout.path.append(turn)
         return turn
 
     def _last_of_task(self, task: str) -> CodexTurnCopy | None:
-        turn = self._tasks.turn(task)
+        turn = self._tasks.get(task)
         return None if turn is None else self._copies.read(turn)
 
     def _content_turn(self, content: bytes) -> int:
         """The turn that content belongs to, opened if need be."""
-        if self._turn is not None and self._copy is not None and not self._copy.is_compaction:
-            if self._copy.was_moved:
+        copy = self._copy
+        if self._turn is not None and copy is not None and not copy.is_compaction:
+            if copy.was_moved:
                 # Turns after later compactions have the numbers that they had when this was two.
-                self._copy.task_turns += 1
-                self._copy.was_moved = False
+                copy.task_turns += 1
+                copy.was_moved = False
             return self._turn
         if self._task is not None:
             before = self._last_of_task(self._task)
@@ -359,7 +353,7 @@ class RolloutReader:
             turn_id = f"{rules.NAME}:{self.rollout.root}:{number}:{content_hash.hexdigest()}"
             turn = self._open(turn_id, turn_id)
         for role, line in self._waiting:
-            self._add(turn, role, line, 0)
+            self._add_line(turn, role, line)
         self._waiting.clear()
         self._copies[turn].growth += self._early_growth
         self._early_growth.clear()
@@ -377,27 +371,32 @@ class RolloutReader:
         copy.ended = False
         return turn
 
-    def _add(self, turn: int, role: str, line: SourceLine, at: int) -> None:
-        copy = self._copy if turn == self._turn and self._copy else self._copies[turn]
-        number = 0
+    def _add(self, turn: int | None, role: str, *, has_time: bool = True) -> None:
+        """Add the record to a turn, or to the next one."""
+        if turn is None:
+            self._waiting.append((role, self._line))
+            return
+        copy = self._add_line(turn, role, self._line)
+        copy.first_at = copy.first_at or (self._at if has_time else 0)
+
+    def _add_line(self, turn: int, role: str, line: SourceLine) -> CodexTurnCopy:
+        copy, number = self._copies[turn], 0
         if role == "item":
             number, copy.items = copy.items, copy.items + 1
             copy.weight += 1
         elif role == "prompt_event":
             number, copy.prompt_events = copy.prompt_events, copy.prompt_events + 1
         self._copies.entries.add(line, role, turn, number)
-        copy.first_at = copy.first_at or at
+        return copy
 
-    def _describe_turn(self, line: SourceLine) -> None:
+    def _describe_turn(self) -> None:
         """Add the context of a turn to the open one, or to the next."""
-        if self._turn is None or self._copy is None or self._copy.is_compaction:
-            self._waiting.append(("context", line))
-        else:
-            self._add(self._turn, "context", line, 0)
+        is_compaction = self._copy is not None and self._copy.is_compaction
+        self._add(None if is_compaction else self._turn, "context", has_time=False)
 
     # -- items: what the model read and wrote -------------------------------------------------
 
-    def _item(self, line: SourceLine, kind: str | None, record: CodexRecord, at: int) -> bool:
+    def _item(self, kind: str | None, record: CodexRecord) -> bool:
         """Take an item; False if it is not used."""
         payload, content = record.payload, record.payload_json
         kind = kind or ("message" if isinstance(payload.role, str) else "other")
@@ -405,7 +404,7 @@ class RolloutReader:
         if kind == "message":
             turn = self._message(payload, content)
         elif kind.endswith(("_output", "_result")):
-            turn = self._calls.turn(as_text(payload.call_id))
+            turn = self._calls.get(as_text(payload.call_id))
             turn = self._content_turn(content) if turn is None else turn
             # Else the child's copy would be as long as the parent's, which has the real result.
             if rules.NEWLY_SPAWNED in bytes(memoryview(payload.output)[:200]):
@@ -415,13 +414,11 @@ class RolloutReader:
             copy = self._copies[turn]
             copy.answered = copy.answered or kind != "agent_message"
             if kind.endswith("_call") and as_text(payload.call_id):
-                self._calls.add(payload.call_id, turn)
+                self._calls[payload.call_id] = turn
         else:
             return False
-        if turn is None:
-            self._waiting.append(("item", line))
-        else:
-            self._add(turn, "item", line, at)
+        self._add(turn, "item")
+        if turn is not None:
             self._content_hash.update(content)
         return True
 
@@ -433,7 +430,7 @@ class RolloutReader:
             copy.answered = copy.has_assistant_items = True
             return turn
         if payload.role == "user":
-            prompt = read_prompt(parse_json(payload.content) or parse_json(payload.message))
+            prompt = records.read_prompt(parse_json(payload.content) or parse_json(payload.message))
             if not prompt.sent.startswith(rules.INJECTED):
                 return self._prompt_turn(content, prompt)
             cwd = rules.CWD_IN_PROMPT.search(prompt.sent)
@@ -444,7 +441,7 @@ class RolloutReader:
 
     # -- events: what the client displayed ----------------------------------------------------
 
-    def _event(self, line: SourceLine, kind: str, payload: Payload, at: int) -> bool:
+    def _event(self, kind: str, payload: Payload) -> bool:
         """Take an event; False if it is not used."""
         if kind == "task_started":
             self._start_task(payload)
@@ -456,68 +453,62 @@ class RolloutReader:
             if payload.thread_id in (None, self.rollout.thread):
                 self.rollout.title = as_text(payload.thread_name) or self.rollout.title
         elif kind == "user_message":
-            self._prompt_event(line, event_prompt(parse_json(payload.message), None), at)
+            self._prompt_event(records.event_prompt(parse_json(payload.message), None))
         elif kind in rules.ENDINGS:
-            return self._ending(line, kind, at)
+            return self._ending(kind)
         else:
-            return self._item_event(line, kind, payload, at)
+            return self._item_event(kind, payload)
         return True
 
-    def _item_event(self, line: SourceLine, kind: str, payload: Payload, at: int) -> bool:
+    def _item_event(self, kind: str, payload: Payload) -> bool:
         """Take an event about an item; False if it adds nothing to it."""
         completed = as_dict(parse_json(payload.item)) if kind == "item_completed" else {}
         event = {"type": kind, "call_id": payload.call_id, "event_id": payload.event_id}
         if completed.get("type") == "UserMessage":
-            self._prompt_event(line, event_prompt(None, completed), at)
+            self._prompt_event(records.event_prompt(None, completed))
         elif script_call_tool(completed or event) is not None:
-            self._script_call(line, payload, at)
+            self._script_call(payload)
         elif kind in rules.DETAIL_EVENTS or completed.get("type") in rules.DETAIL_ITEMS:
-            turn = self._calls.turn(event_call_id(completed or event))
-            self._detail(self._turn if turn is None else turn, line, at)
+            turn = self._calls.get(event_call_id(completed or event))
+            self._add(self._turn if turn is None else turn, "detail")
         else:
             return False
         return True
 
-    def _prompt_event(self, line: SourceLine, prompt: CodexPrompt, at: int) -> None:
+    def _prompt_event(self, prompt: CodexPrompt) -> None:
         """Take the event of a prompt, which comes before or after its item, or without one."""
         turn, copy = self._turn, self._copy
         # After an answer the same text is a new prompt.
         has_item = copy is not None and prompt.key in copy.prompts and not copy.answered
         if turn is None or copy is None or copy.is_compaction or not has_item:
             turn = self._prompt_turn(prompt.sent.encode(errors="surrogatepass"), prompt)
-        self._add(turn, "prompt_event", line, at)
+        self._add(turn, "prompt_event")
 
-    def _agent_event(self, line: SourceLine, at: int) -> None:
+    def _agent_event(self) -> None:
         turn = self._content_turn(b"agent_message")
         copy = self._copies[turn]
         copy.agent_events += 1
         copy.answered = True
-        self._add(turn, "agent_event", line, at)
+        self._add(turn, "agent_event")
 
-    def _ending(self, line: SourceLine, kind: str, at: int) -> bool:
+    def _ending(self, kind: str) -> bool:
         """End the open turn; False if there is none."""
         self._task_ended = self._task_ended or kind != "error"
-        if self._turn is None or self._copy is None:
+        if self._copy is None:
             return False
         self._copy.ended = True
-        self._add(self._turn, "detail", line, at)
+        self._add(self._turn, "detail")
         return True
 
-    def _detail(self, turn: int | None, line: SourceLine, at: int) -> None:
-        if turn is None:
-            self._waiting.append(("detail", line))
-        else:
-            self._add(turn, "detail", line, at)
-
-    def _script_call(self, line: SourceLine, payload: Payload, at: int) -> None:
+    def _script_call(self, payload: Payload) -> None:
         """Add a call to the turn that it names: a script may outlive its turn."""
         task = self._task_of(payload)
-        turn = self._tasks.turn(task) if task != self._task else None
+        turn = self._tasks.get(task) if task != self._task else None
         turn = self._turn if turn is None else turn
         is_compaction = turn is not None and self._copies[turn].is_compaction
-        self._detail(None if is_compaction else turn, line, at)
+        self._add(None if is_compaction else turn, "detail")
 
-    def _compaction(self, line: SourceLine, payload: Payload, at: int) -> None:
+    def _compaction(self, payload: Payload) -> None:
         """Cut the turn in two: what follows is a turn below the compaction. A prompt that set it
         off and has no answer yet is moved below it as a whole."""
         path, waiting = self.rollout.path, None
@@ -526,7 +517,7 @@ class RolloutReader:
             self._copies[turn].is_first_summary = True
         else:
             # Rollouts without turn ids: the compaction is named after the turn that it follows.
-            task = self._task or self._copies[path[-1]].id
+            task = self._task or self._copies.id(path[-1])
             before = self._last_of_task(task)
             number = before.task_compactions + 1 if before else 1
             # The response that compacts ends in the turn before.
@@ -539,7 +530,7 @@ class RolloutReader:
             copy.context_tokens = self._tokens.context
             copy.trigger = "context_limit" if copy.task_turns else None
             copy.answered = True
-        self._add(turn, "item", line, at)
+        self._add(turn, "item")
         if waiting is not None:
             self._continue_below(turn, waiting)
 
@@ -552,11 +543,11 @@ class RolloutReader:
 
     def _continue_below(self, compaction: int, turn: int) -> None:
         """Continue a turn below the compaction that its prompt set off."""
-        parent = self._copies.read(compaction).id
+        parent = self._copies.read(compaction).name
         copy = self._copies[turn]
         copy.parent, copy.was_moved = parent, True
         copy.task_compactions += 1
-        self._tasks.add(copy.task, turn)
+        self._tasks[copy.task] = turn
         self.rollout.path.append(turn)
         self._select(turn)
 
@@ -579,14 +570,14 @@ class RolloutReader:
         copy = self._copy or (self._copies[path[-1]] if path else None)
         add_growth(self._early_growth if copy is None else copy.growth, growth)
 
-    def _count_response(self, line: SourceLine, payload: Payload) -> bool:
+    def _count_response(self, payload: Payload) -> bool:
         """Take the tokens of one response; False if there are none."""
         usage = _token_counts(payload.usage)
         if not usage:
             return False
         task = self._task_of(payload) or self._task
         self._recorded_tasks.add(task)
-        turn = self._turn if task == self._task else self._tasks.turn(task)
+        turn = self._turn if task == self._task else self._tasks.get(task)
         responses = self._early_responses if turn is None else self._copies[turn].responses
-        responses[as_text(payload.response_id) or f"@{line.offset}"] = usage
+        responses[as_text(payload.response_id) or f"@{self._line.offset}"] = usage
         return True

@@ -21,6 +21,13 @@ ROLLOUT_NAME = re.compile(rf"rollout-.*?({THREAD_ID})(?:_([0-9a-f-]+))?$")
 SPACES = " \t\r\n"
 
 
+class HistoryBase(NamedTuple):
+    """The point in another rollout that a paginated rollout continues from."""
+
+    rollout_id: str
+    end: int  # the first ordinal after it
+
+
 class Payload(Struct, gc=False):
     """The fields of a record that the tree needs. Any may be missing, or of another type."""
 
@@ -86,6 +93,14 @@ class Payload(Struct, gc=False):
         parent = as_text(spawn.get("parent_thread_id")) or as_text(self.parent_thread_id)
         return parent or (as_text(self.forked_from_id) if self.is_subagent else None)
 
+    @property
+    def base(self) -> HistoryBase | None:
+        fields = as_dict(self.history_base)
+        rollout_id, end = as_text(fields.get("thread_id")), fields.get("end_ordinal_exclusive")
+        if rollout_id is None or not isinstance(end, int) or end not in ORDINALS:
+            return None
+        return HistoryBase(rollout_id, end)
+
 
 class Envelope(Struct, gc=False):
     type: Any = None
@@ -117,22 +132,6 @@ def decode_record(data: bytes) -> CodexRecord:
         kind, payload_json = "", data
     payload = decode_payload(payload_json)
     return CodexRecord(kind, envelope.timestamp, envelope.ordinal, payload, payload_json)
-
-
-class HistoryBase(NamedTuple):
-    """The point in another rollout that a paginated rollout continues from."""
-
-    rollout_id: str
-    end: int  # the first ordinal after it
-
-    @classmethod
-    def of(cls, meta: Payload | None) -> HistoryBase | None:
-        """As the first record of a rollout names it."""
-        fields = as_dict(meta.history_base) if meta else {}
-        rollout_id, end = as_text(fields.get("thread_id")), fields.get("end_ordinal_exclusive")
-        if rollout_id is None or not isinstance(end, int) or end not in ORDINALS:
-            return None
-        return cls(rollout_id, end)
 
 
 def rollout_name(path: PurePath) -> re.Match[str] | None:

@@ -91,8 +91,6 @@ CALL_DETAILS = ("exit_code", "new_thread_id", "status", "success")
 
 # view_image was seen in 0.142.
 FILE_TOOLS = FileTools({"view_image": "read", "read_file": "read"}, paths=("path", "file_path"))
-# Source: the grammar of apply_patch. A patch may also be part of a shell command.
-PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*\S)", re.M)
 
 # -- prompts ----------------------------------------------------------------------------------
 

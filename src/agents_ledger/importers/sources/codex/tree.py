@@ -12,7 +12,6 @@ from agents_ledger.importers.sources.codex.records import Payload
 from agents_ledger.importers.sources.codex.rules import GIT_FIELDS, META_FIELDS, NAME
 from agents_ledger.importers.sources.codex.turn_copies import CodexCopies, CodexTurnCopy
 from agents_ledger.importers.transcript.merge_copies import MergedTurns
-from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.sources import DerivedSession, SourceTitle
 
 
@@ -20,32 +19,10 @@ class CodexTree(MergedTurns[CodexTurnCopy]):
     copies: CodexCopies
 
     def __init__(self, rollouts: Sequence[Rollout], copies: CodexCopies) -> None:
-        super().__init__(copies)
         self.references = RolloutReferences(rollouts, copies)
-        self._ids = Numbering(held=copies.entries.material.limits.held_names)
-        for number in range(len(copies)):
-            turn = self._ids.add(copies.read(number).id)
-            if turn < len(self):
-                copies.merge_tokens(number, self.best(turn))
-            self.add_copy(turn, number)
-        for turn_id, file_ids in self.references.file_ids.items():
-            self.add_files(self._ids.get(turn_id), file_ids)
-        self.link(self._parent_of)
-
-    def _parent_of(self, copy: CodexTurnCopy) -> int | None:
-        turn = self._ids.get(copy.parent) if copy.parent is not None else -1
-        return turn if turn >= 0 else None
-
-    def name(self, turn: int) -> str:
-        return self._ids.name(turn)
-
-    def weight(self, turn_id: str) -> int:
-        return self.best_copy(self._ids.get(turn_id)).weight
-
-    def head(self, turn_id: str) -> str | None:
-        """The nearest settled turn at or above a turn."""
-        turn = self.nearest_settled(self._ids.get(turn_id))
-        return None if turn is None else self.name(turn)
+        super().__init__(copies)
+        for name, file_ids in self.references.file_ids.items():
+            self.add_files(self._turns.numbers[name], file_ids)
 
 
 # -- paginated histories: a rollout continues from a point in another, without replaying it ---
@@ -56,19 +33,19 @@ class RolloutReferences:
     record in common. A turn that is named so belongs to the files that continue from it, too."""
 
     def __init__(self, rollouts: Sequence[Rollout], copies: CodexCopies) -> None:
-        self.names: dict[str, list[str]] = {}  # by turn
-        self.file_ids: dict[str, set[int]] = {}
+        self.names: dict[int, list[str]] = {}  # by name of a turn
+        self.file_ids: dict[int, set[int]] = {}
         self._attach(rollouts, copies)
         rollouts = [rollout for rollout in rollouts if rollout.turns]
-        turns: dict[str, str] = {}  # by rollout: its first turn
+        turns: dict[str, int] = {}  # by rollout: its first turn
         for rollout in rollouts:
             if rollout.ordinals.first is not None:
-                turns.setdefault(rollout.id, copies.read(rollout.turns[0]).id)
+                turns.setdefault(rollout.id, copies.read(rollout.turns[0]).name)
         for rollout in rollouts:
             # Of a missing rollout: the first turn that continues it.
-            if rollout.base is not None:
-                first = copies.read(rollout.turns[0]).id
-                turn = turns.setdefault(rollout.base.rollout_id, first)
+            if rollout.meta.base is not None:
+                first = copies.read(rollout.turns[0]).name
+                turn = turns.setdefault(rollout.meta.base.rollout_id, first)
                 self.file_ids.setdefault(turn, set()).add(rollout.file.id)
         for rollout_id, turn in turns.items():
             self.names.setdefault(turn, []).append(f"{NAME}:rollout:{rollout_id}")
@@ -83,12 +60,12 @@ class RolloutReferences:
             parent = _base_turn(rollout, by_id)
             for number in rollout.turns if parent is not None else ():
                 if parent is not None and copies.read(number).parent is None:
-                    copies[number].parent = copies.read(parent).id
+                    copies[number].parent = copies.read(parent).name
 
 
 def _base_turn(rollout: Rollout, by_id: dict[str, Rollout]) -> int | None:
     """The turn that a rollout continues from, through rollouts without turns of their own."""
-    base, first = rollout.base, rollout.ordinals.first
+    base, first = rollout.meta.base, rollout.ordinals.first
     visited: set[str] = set()
     # Ordinals grow along a chain of rollouts; anything else would be a cycle.
     while base and first is not None and base.end <= first and base.rollout_id not in visited:
@@ -99,7 +76,7 @@ def _base_turn(rollout: Rollout, by_id: dict[str, Rollout]) -> int | None:
         turn, first = other.ordinals.turn_before(base.end), other.ordinals.first
         if turn is not None:
             return turn
-        base = other.base
+        base = other.meta.base
     return None
 
 
@@ -131,16 +108,16 @@ def _own_session(thread: str, files: list[Rollout], tree: CodexTree) -> DerivedS
     extra: dict[str, Any] = {"cwd": latest.cwd} if latest.cwd and not as_text(meta.cwd) else {}
     # The turns that it was forked within, each with the last record that it has of it.
     within = {
-        copy.id: f"{copy.id}:{copy.items - 1}"
-        for copy in map(copies.read, latest.turns)
-        if copy.is_replayed and copy.items > 0 and copy.weight < tree.weight(copy.id)
+        copies.id(number): f"{copies.id(number)}:{copy.items - 1}"
+        for number, copy in zip(latest.turns, map(copies.read, latest.turns), strict=True)
+        if copy.is_replayed and copy.items > 0 and copy.weight < tree.best_of(copy).weight
     }
     extra |= {"forked_within": within} if within else {}
     return _session(
         thread,
         meta,
         extra,
-        head=tree.head(copies.read(latest.path[-1]).id) if latest.path else None,
+        head=tree.head(copies.read(latest.path[-1]).name) if latest.path else None,
         title=titles[-1] if titles else None,
         file_ids=frozenset(rollout.file.id for rollout in files),
         created_at=milliseconds(meta.timestamp) or uuid7_ms(thread) or latest.first_at,
@@ -182,7 +159,7 @@ def _replayed_session(thread: str, replays: list[Replay], tree: CodexTree) -> De
         thread,
         longest.meta,
         {"only_in_forks": True},
-        head=tree.head(last.id),
+        head=tree.head(last.name),
         file_ids=frozenset(replay.file_id for replay in replays),
         created_at=milliseconds(longest.meta.timestamp) or uuid7_ms(thread),
         # The fork's timestamps are those of the replay.

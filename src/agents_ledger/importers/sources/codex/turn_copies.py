@@ -28,10 +28,7 @@ class TurnRecord(NamedTuple):
 class CodexTurnCopy(TurnCopy, array_like=True):
     """A turn as one file has it: forks have copies of it, some of them cut short."""
 
-    id: str
-    # The source's turn id; without one the same as `id`.
-    task: str
-    parent: str | None
+    task: str  # the source's turn id; without one the same as the id
     file_thread: str
     is_replayed: bool  # it belongs to another thread than its file
     provider: str | None
@@ -107,7 +104,7 @@ class CodexCopies(TurnCopies[CodexTurnCopy]):
         record = as_dict(parse_json(self.entries.data(entry)))
         return TurnRecord(self.entries.kind(entry), self.entries.tag(entry), record)
 
-    def merge_tokens(self, one: int, other: int) -> None:
+    def merge(self, one: int, other: int) -> None:
         """Give two copies of a turn what both know of its tokens: either may miss a total."""
         first, second = self.read(one), self.read(other)
         growth, responses = _merged(first.growth, second.growth), first.responses | second.responses

@@ -13,26 +13,14 @@ from agents_ledger.importers.parsing.lenient_json import (
     without_data,
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds, uuid7_ms
-from agents_ledger.importers.port.limits import ImportLimits
-from agents_ledger.importers.sources.codex import rules
-from agents_ledger.importers.sources.codex.records import (
-    CodexPrompt,
-    content_text,
-    event_images,
-    event_prompt,
-    read_prompt,
-)
-from agents_ledger.importers.sources.codex.scripts import (
-    ScriptCall,
-    event_call_id,
-    event_item,
-    script_call,
-    script_end,
-)
+from agents_ledger.importers.sources.codex import records, rules, scripts
+from agents_ledger.importers.sources.codex.records import CodexPrompt
+from agents_ledger.importers.sources.codex.scripts import ScriptCall
 from agents_ledger.importers.sources.codex.tree import CodexTree
 from agents_ledger.importers.sources.codex.turn_copies import CodexTurnCopy, TurnRecord
+from agents_ledger.importers.transcript.field_maps import as_params, patched_files
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder
+from agents_ledger.importers.transcript.turn_builder import NO_ANSWER, TurnBuilder
 from agents_ledger.model.agents.config import Setting, encode
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import (
@@ -46,34 +34,32 @@ from agents_ledger.model.turns import (
 
 
 class CodexTurns(LazyTurns):
-    def __init__(self, tree: CodexTree, version: int) -> None:
-        self._tree = tree
-        super().__init__(tree, version)
-
-    def name(self, turn: int) -> str:
-        return self._tree.name(turn)
+    turn_tree: CodexTree
 
     def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
-        copy, fingerprints = self._tree.best_copy(turn), self._tree.copies.fingerprints
-        about = (sorted(copy.tokens.items()), *copy.context, self._tree.is_followed(turn))
-        parts = (*fingerprints(self._tree.best(turn)), repr(about).encode())
-        return parts, self._tree.files(turn)
+        tree = self.turn_tree
+        copy, fingerprints = tree.best_copy(turn), tree.copies.fingerprints(tree.best(turn))
+        about = (sorted(copy.tokens.items()), *copy.context, tree.is_followed(turn))
+        return (*fingerprints, repr(about).encode()), tree.files(turn)
 
     def record_ids(self, turn: int) -> Iterator[str]:
-        copy = self._tree.best_copy(turn)
+        copy, name = self.turn_tree.best_copy(turn), self.name(turn)
         for item in range(copy.items):
-            yield f"{copy.id}:{item}"
+            yield f"{name}:{item}"
         for event in range(copy.prompt_events):
-            yield f"{copy.id}:asked:{event}"
+            yield f"{name}:asked:{event}"
 
     def repeated_ids(self, turn: int) -> Iterable[str]:
-        return self._tree.references.names.get(self.name(turn), ())
+        tree = self.turn_tree
+        return tree.references.names.get(tree.best_copy(turn).name, ())
 
     def build(self, turn: int) -> Turn:
-        copy, records = self._tree.best_copy(turn), self._tree.copies.records(self._tree.best(turn))
-        limits = self._tree.copies.entries.material.limits
-        content = CodexTurnContent(copy, records, self.parent_name(turn), limits)
-        return content.build(is_followed=self._tree.is_followed(turn))
+        tree = self.turn_tree
+        limits = tree.copies.entries.material.limits
+        builder = TurnBuilder(self.name(turn), self.parent_name(turn), limits)
+        records = tree.copies.records(tree.best(turn))
+        content = CodexTurnContent(builder, self.name(turn), tree.best_copy(turn), records)
+        return content.build(is_followed=tree.is_followed(turn))
 
 
 class EventFacts:
@@ -89,31 +75,28 @@ class EventFacts:
 
     def _add(self, role: str, payload: dict[str, Any]) -> None:
         if role == "prompt_event":
-            key = event_prompt(payload.get("message"), payload.get("item")).key
+            key = records.event_prompt(payload.get("message"), payload.get("item")).key
             self.typed.add(key)
-            if files := [MessageFile("attached", path) for path in event_images(payload)]:
+            if files := [MessageFile("attached", path) for path in records.event_images(payload)]:
                 self.attached.setdefault(key, []).append(files)
         elif role == "detail":
-            item = event_item(payload)
-            if call_id := event_call_id(item):
+            item = scripts.event_item(payload)
+            if call_id := scripts.event_call_id(item):
                 self.calls[call_id] = self.calls.get(call_id, {}) | _call_details(item)
         elif payload.get("role") == "user":
-            prompt = read_prompt(payload.get("content") or payload.get("message"))
+            prompt = records.read_prompt(payload.get("content") or payload.get("message"))
             self.in_items.add(prompt.key)
 
 
 class CodexTurnContent:
     def __init__(
-        self,
-        copy: CodexTurnCopy,
-        records: Sequence[TurnRecord],
-        parent_id: str | None,
-        limits: ImportLimits,
+        self, builder: TurnBuilder, name: str, copy: CodexTurnCopy, records: Sequence[TurnRecord]
     ) -> None:
+        self.builder = builder
+        self.name = name
         self.copy = copy
         self.records = records
         self.events = EventFacts(records)
-        self.builder = TurnBuilder(copy.id, parent_id, limits)
         self.agent_messages = 0  # texts of the agent that only events contain
         self.tool_names: dict[str, str] = {}  # by call
         self.reasoning: list[str] = []
@@ -123,20 +106,21 @@ class CodexTurnContent:
         self.end: TurnStatus | None = None
 
     def build(self, *, is_followed: bool) -> Turn:
-        for record in self.records:
-            self._add(*record)
-        self._flush_reasoning(self.builder.ended_at)
-        self.builder.provider = self.copy.provider
-        self.builder.workspace_path = self.builder.workspace_path or self.copy.cwd
-        self.builder.add_tokens(**self.copy.tokens)
-        if self.builder.answered or self.builder.compaction:
-            return self.builder.build()
+        builder = self.builder
+        for role, number, record in self.records:
+            builder.at = self._time(record)
+            self._add(role, number, record)
+        builder.at = builder.ended_at
+        self._flush_reasoning()
+        builder.provider = self.copy.provider
+        builder.workspace_path = builder.workspace_path or self.copy.cwd
+        builder.add_tokens(**self.copy.tokens)
+        if not builder.is_open:
+            return builder.build()
         status = self._status_without_answer(is_followed)
-        if status != "failed":
-            self.builder.error = None  # of a prompt before this one
-        else:
-            self.builder.error = self.builder.error or "no answer recorded"
-        return self.builder.build(status=status)
+        # An error may be of a prompt before this one.
+        builder.error = builder.error or NO_ANSWER if status == "failed" else None
+        return builder.build(status=status)
 
     def _status_without_answer(self, is_followed: bool) -> TurnStatus | None:
         """None: the turn still waits for an answer."""
@@ -144,10 +128,8 @@ class CodexTurnContent:
             return "completed"
         if not self.copy.ended:
             return "failed" if is_followed else None
-        if self.end == "completed" and not self.copy.prompts:
-            return "completed"
         # Most versions write no errors: a task that completed without an answer had one.
-        return "failed"
+        return "completed" if self.end == "completed" and not self.copy.prompts else "failed"
 
     def _time(self, record: dict[str, Any]) -> int:
         # A fork gives the lines it replays the time of the fork; the turn id has the real one.
@@ -157,34 +139,32 @@ class CodexTurnContent:
         return time or self.copy.thread_time
 
     def _add(self, role: str, number: int, record: dict[str, Any]) -> None:
-        payload, at = payload_of(record), self._time(record)
+        payload = payload_of(record)
         if role == "context":
             self._context(payload)
         elif role == "prompt_event":
-            self._prompt_event(f"{self.copy.id}:asked:{number}", payload, at)
+            self._prompt_event(f"{self.name}:asked:{number}", payload)
         elif role == "agent_event":
             # In every real file with both, events and items match one to one: items are preferred.
             if not self.copy.has_assistant_items:
-                text = content_text(payload.get("message"))
                 number = len(self.events.in_items) + self.agent_messages
-                self._assistant(f"{self.copy.id}:said:{number}", text, at, {"event": True})
+                text = records.content_text(payload.get("message"))
+                self._assistant(f"{self.name}:said:{number}", text, {"event": True})
                 self.agent_messages += 1
         elif role == "detail":
-            call = script_call(event_item(payload))
-            if call is not None:
-                self._script_call(call, at)
-            self._ending(payload, at)
+            if call := scripts.script_call(scripts.event_item(payload)):
+                self._script_call(call)
+            self._ending(payload)
         elif record.get("type") == "compacted":
-            self._compaction(f"{self.copy.id}:{number}", payload, at)
+            self._compaction(f"{self.name}:{number}", payload)
         else:
-            self._item(f"{self.copy.id}:{number}", payload, at)
+            self._item(f"{self.name}:{number}", payload)
 
     def _context(self, payload: dict[str, Any]) -> None:
         self.builder.model = as_text(payload.get("model")) or self.builder.model
         self.builder.workspace_path = as_text(payload.get("cwd")) or self.builder.workspace_path
         settings = {name: payload[name] for name in rules.SETTINGS if payload.get(name)}
-        mode = as_dict(payload.get("collaboration_mode")).get("mode")
-        if mode:
+        if mode := as_dict(payload.get("collaboration_mode")).get("mode"):
             settings["collaboration_mode"] = mode
         if settings:
             self.builder.effective_config_json = encode(
@@ -193,21 +173,15 @@ class CodexTurnContent:
 
     # -- messages -----------------------------------------------------------------------------
 
-    def _prompt_event(self, message_id: str, payload: dict[str, Any], at: int) -> None:
+    def _prompt_event(self, message_id: str, payload: dict[str, Any]) -> None:
         """Add the prompt of an event if no item contains it, as in a review."""
-        prompt = event_prompt(payload.get("message"), payload.get("item"))
+        prompt = records.event_prompt(payload.get("message"), payload.get("item"))
         if prompt.key not in self.events.in_items:
             self.events.in_items.add(prompt.key)
-            self._prompt(message_id, prompt, at, {"event": True}, is_human=True)
+            self._prompt(message_id, prompt, {"event": True}, is_human=True)
 
     def _prompt(
-        self,
-        message_id: str,
-        prompt: CodexPrompt,
-        at: int,
-        metadata: dict[str, Any],
-        *,
-        is_human: bool,
+        self, message_id: str, prompt: CodexPrompt, metadata: dict[str, Any], *, is_human: bool
     ) -> None:
         source: MessageSource = "event"
         if is_human:
@@ -219,60 +193,51 @@ class CodexTurnContent:
             message_id,
             "user",
             prompt.text,
-            at=at,
             source=source,
             metadata=metadata,
             context={"sent": prompt.sent} if prompt.sent != prompt.text else None,
             files=attached.pop(0) if attached else (),
         )
 
-    def _item(self, message_id: str, payload: dict[str, Any], at: int) -> None:
+    def _item(self, message_id: str, payload: dict[str, Any]) -> None:
         kind = as_text(payload.get("type")) or "message"
         if kind == "reasoning":
             self._reasoning(message_id, payload)
         elif kind.endswith("_call"):
-            self._flush_reasoning(at)
-            self._call(message_id, kind, payload, at)
+            self._flush_reasoning()
+            self._call(message_id, kind, payload)
         elif kind.endswith(("_output", "_result")):
-            self._result(message_id, payload, at)
+            self._result(message_id, payload)
         elif kind == "agent_message":
             names = {n: payload[n] for n in ("author", "recipient") if payload.get(n)}
-            text = content_text(payload.get("content"))
-            self.builder.message(message_id, "user", text, at=at, source="agent", metadata=names)
+            text = records.content_text(payload.get("content"))
+            self.builder.message(message_id, "user", text, source="agent", metadata=names)
         else:
-            self._message(message_id, payload, at)
+            self._message(message_id, payload)
 
-    def _message(self, message_id: str, payload: dict[str, Any], at: int) -> None:
+    def _message(self, message_id: str, payload: dict[str, Any]) -> None:
         content = payload.get("content") or payload.get("message")
         metadata: dict[str, Any] = {}
-        blocks = [block for block in as_list(content) if "text" not in as_dict(block)]
-        if blocks:
+        if blocks := [block for block in as_list(content) if "text" not in as_dict(block)]:
             metadata["blocks"] = without_data(blocks, rules.IMAGE_FIELDS)
         if payload.get("phase"):
             metadata["phase"] = payload["phase"]
         if payload.get("role") == "assistant":
-            self._assistant(message_id, content_text(content), at, metadata)
+            self._assistant(message_id, records.content_text(content), metadata)
         elif payload.get("role") == "user":
-            prompt = read_prompt(content)
+            prompt = records.read_prompt(content)
             is_human = prompt.key in self.events.typed or not prompt.sent.startswith(rules.INJECTED)
-            self._prompt(message_id, prompt, at, metadata, is_human=is_human)
+            self._prompt(message_id, prompt, metadata, is_human=is_human)
         else:
-            text = content_text(content)
             metadata["role"] = payload.get("role")
-            self.builder.message(
-                message_id, "system", text, at=at, source="event", metadata=metadata
-            )
+            self.builder.notice(message_id, records.content_text(content), metadata=metadata)
 
-    def _assistant(
-        self, message_id: str, text: str | None, at: int, metadata: dict[str, Any]
-    ) -> None:
+    def _assistant(self, message_id: str, text: str | None, metadata: dict[str, Any]) -> None:
         if self.reasoning_withheld and not self.reasoning:
             metadata["thinking_withheld"] = True
         thinking = "\n\n".join(self.reasoning) or None
         self.reasoning, self.reasoning_id, self.reasoning_withheld = [], None, False
-        self.builder.message(
-            message_id, "assistant", text, at=at, thinking=thinking, metadata=metadata
-        )
+        self.builder.message(message_id, "assistant", text, thinking=thinking, metadata=metadata)
         self.last_message = message_id
 
     def _reasoning(self, message_id: str, payload: dict[str, Any]) -> None:
@@ -283,82 +248,70 @@ class CodexTurnContent:
         self.reasoning_id = message_id
         self.reasoning_withheld = self.reasoning_withheld or not texts
 
-    def _flush_reasoning(self, at: int) -> None:
+    def _flush_reasoning(self) -> None:
         if self.reasoning and self.reasoning_id is not None:
-            self._assistant(self.reasoning_id, None, at, {})
+            self._assistant(self.reasoning_id, None, {})
 
     # -- tool calls ---------------------------------------------------------------------------
 
-    def _call(self, message_id: str, kind: str, payload: dict[str, Any], at: int) -> None:
+    def _caller(self, message_id: str) -> str:
+        """The message that a call belongs to; an empty one if the agent has written nothing yet."""
+        if self.last_message is None:
+            self._assistant(message_id, None, {})
+        return self.last_message or message_id
+
+    def _call(self, message_id: str, kind: str, payload: dict[str, Any]) -> None:
         name = as_text(payload.get("name")) or as_text(as_dict(payload.get("function")).get("name"))
         name = name or kind.removesuffix("_call")
         if as_text(payload.get("namespace")):
             name = f"{payload['namespace']}.{name}"
         call_id = as_text(payload.get("call_id")) or as_text(payload.get("id")) or message_id
-        if self.last_message is None:
-            self._assistant(message_id, None, at, {})
+        child = as_text(self.events.calls.get(call_id, {}).get("new_thread_id"))
+        self.tool_names[call_id] = name
         self.builder.call(
             call_id,
             name,
             _params(payload),
-            at=at,
-            message_id=self.last_message,
+            message_id=self._caller(message_id),
             status="completed" if kind in rules.CALLS_WITHOUT_OUTPUT else "running",
+            files=list(_files(name, payload)),
+            spawned=f"{rules.NAME}:{child}" if child else None,
         )
-        self.tool_names[call_id] = name
-        files = list(_files(name, payload))
-        if self.last_message is not None and files:
-            self.builder.add_files(self.last_message, files, call_id=call_id)
-        child = as_text(self.events.calls.get(call_id, {}).get("new_thread_id"))
-        if child:
-            self.builder.spawned(call_id, f"{rules.NAME}:{child}")
 
-    def _result(self, message_id: str, payload: dict[str, Any], at: int) -> None:
+    def _result(self, message_id: str, payload: dict[str, Any]) -> None:
         # Rollouts without envelopes answer a call by the name of its tool.
         call_id = as_text(payload.get("call_id")) or self._last_call(payload.get("name")) or ""
         output = read_output(payload.get("output", payload.get("result", payload.get("tools"))))
-        end = script_end(output.raw) if self.tool_names.get(call_id) in rules.SCRIPT_TOOLS else None
+        end = (
+            scripts.script_end(output.raw)
+            if self.tool_names.get(call_id) in rules.SCRIPT_TOOLS
+            else None
+        )
         if end is None:
             ended = call_end(output.text, output.exit_code, self.events.calls.get(call_id, {}))
         else:
             ended = call_end(end.error or "", end.exit_code, {"failure": end.error})
-        has_call = self.builder.result(
-            call_id,
-            without_data(output.value, rules.IMAGE_FIELDS),
-            at=at,
-            spawned=self._spawned(call_id, output.text),
-            **ended._asdict(),
-        )
-        if not has_call:
-            self.builder.message(
-                message_id,
-                "tool",
-                output.text,
-                at=at,
-                source="event",
-                tool_call_id=call_id or None,
-            )
+        value = without_data(output.value, rules.IMAGE_FIELDS)
+        spawned = self._spawned(call_id, output.text)
+        if not self.builder.result(call_id, value, spawned=spawned, **ended._asdict()):
+            self.builder.lone_result(message_id, call_id or None, output.text)
 
-    def _script_call(self, call: ScriptCall, at: int) -> None:
+    def _script_call(self, call: ScriptCall) -> None:
         """Add a call that a script made to the message of the script."""
         if call.id in self.tool_names:
             return
-        if self.last_message is None:
-            self._assistant(f"{self.copy.id}:{call.id}", None, at, {})
         self.tool_names[call.id] = call.tool_name
-        ended = call_end("", None, {**self.events.calls.get(call.id, {}), "failure": call.error})
         self.builder.call(
             call.id,
             call.tool_name,
             call.params,
-            at=max(0, at - call.duration_ms),
-            message_id=self.last_message,
+            at=max(0, self.builder.at - call.duration_ms),
+            message_id=self._caller(f"{self.name}:{call.id}"),
+            files=[MessageFile("written", path) for path in call.written],
         )
+        ended = call_end("", None, {**self.events.calls.get(call.id, {}), "failure": call.error})
         result = without_data(call.result, rules.IMAGE_FIELDS)
-        self.builder.result(call.id, result, at=at, **ended._asdict())
-        if self.last_message is not None:
-            files = [MessageFile("written", path) for path in call.written]
-            self.builder.add_files(self.last_message, files, call_id=call.id)
+        self.builder.result(call.id, result, **ended._asdict())
 
     def _last_call(self, tool: Any) -> str | None:
         calls = reversed(self.tool_names.items())
@@ -375,19 +328,13 @@ class CodexTurnContent:
 
     # -- endings and compactions --------------------------------------------------------------
 
-    def _ending(self, payload: dict[str, Any], at: int) -> None:
+    def _ending(self, payload: dict[str, Any]) -> None:
         kind = payload.get("type")
         if kind == "turn_aborted":
             reason = as_text(payload.get("reason")) or "aborted"
             self.end, self.builder.error = "failed", reason
-            self.builder.message(
-                f"{self.copy.id}:aborted",
-                "system",
-                f"Turn aborted: {reason}",
-                at=at,
-                source="event",
-                metadata={"reason": reason},
-            )
+            text, metadata = f"Turn aborted: {reason}", {"reason": reason}
+            self.builder.notice(f"{self.name}:aborted", text, metadata=metadata)
         elif kind == "task_complete":
             self.end = self.end or "completed"
             last = as_text(payload.get("last_agent_message"))
@@ -395,21 +342,19 @@ class CodexTurnContent:
                 self.builder.failed, self.builder.error = False, None
             # The end repeats the last message; only without items and events is it the answer.
             if last and self.last_message is None:
-                self._assistant(f"{self.copy.id}:last", last, at, {"event": True})
+                self._assistant(f"{self.name}:last", last, {"event": True})
         elif kind == "error":
             self.end, self.builder.failed = "failed", True
             self.builder.error = as_text(payload.get("message")) or "error"
 
-    def _compaction(self, message_id: str, payload: dict[str, Any], at: int) -> None:
+    def _compaction(self, message_id: str, payload: dict[str, Any]) -> None:
         summary = as_text(payload.get("message")) or ""
         history = as_list(payload.get("replacement_history"))
         numbers = {n: payload[n] for n in ("window_number", "window_id") if payload.get(n)}
         metadata = {"replacement_items": len(history), **numbers}
         if not summary:
             metadata["summary_withheld"] = True
-        self.builder.message(
-            message_id, "system", summary, at=at, source="event", metadata=metadata
-        )
+        self.builder.notice(message_id, summary, metadata=metadata)
         if self.copy.is_compaction and self.builder.parent_id is not None:
             self.builder.compaction = Compaction(
                 summary,
@@ -448,7 +393,7 @@ def _params(payload: dict[str, Any]) -> object:
         return params if isinstance(parse_json(params), dict) else {"input": params}
     if params is None and payload.get("revised_prompt"):
         return {"prompt": payload["revised_prompt"]}
-    return params if isinstance(params, dict) else {"input": params} if params else {}
+    return as_params(params)
 
 
 def _files(name: str, payload: dict[str, Any]) -> Iterator[MessageFile]:
@@ -457,11 +402,10 @@ def _files(name: str, payload: dict[str, Any]) -> Iterator[MessageFile]:
         return
     params = payload.get("input", payload.get("arguments"))
     if isinstance(params, str) and "*** Begin Patch" in params:
-        patch = params
+        patch = params  # also as part of a shell command
         if not params.lstrip().startswith("***"):  # inside a command, in JSON
             patch = "\n".join(str(leaf) for leaf in _leaves(parse_json(params))) or params
-        for path in dict.fromkeys(rules.PATCHED.findall(patch)):
-            yield MessageFile("written", path)
+        yield from patched_files(patch)
     arguments = parse_json(params) if isinstance(params, str) else params
     yield from rules.FILE_TOOLS.files(name, as_dict(arguments))
 
@@ -495,9 +439,9 @@ def read_output(output: Any) -> CallOutput:
             return CallOutput(output, inner["output"], inner["output"], code)
     if isinstance(output, dict):
         code = output.get("exit_code", output.get("exitCode"))
-        text = content_text(output.get("content")) or as_text(output.get("content")) or ""
+        text = records.content_text(output.get("content")) or as_text(output.get("content")) or ""
         return CallOutput(output, output, text, code if isinstance(code, int) else None)
-    text = content_text(output)
+    text = records.content_text(output)
     match = rules.EXIT_CODE.search(text[: rules.STATUS_CHARS])
     return CallOutput(output, output, text, int(match[1]) if match else None)
 

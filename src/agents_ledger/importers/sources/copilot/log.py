@@ -18,16 +18,10 @@ from agents_ledger.importers.parsing.lenient_json import (
     parse_json,
 )
 from agents_ledger.importers.port.material import Material, SourceLine
-from agents_ledger.importers.sources.copilot import rules
-from agents_ledger.importers.sources.copilot.records import (
-    CopilotEvent,
-    EventData,
-    decode_event_and_data,
-    document_entries,
-    message_source,
-)
+from agents_ledger.importers.sources.copilot import records, rules
+from agents_ledger.importers.sources.copilot.records import CopilotEvent, EventData
 from agents_ledger.importers.sources.copilot.turn_copies import CopilotCopies, CopilotTurnCopy
-from agents_ledger.importers.transcript.columns import TurnIndex
+from agents_ledger.importers.transcript.columns import LastByName
 from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.lines import decode_line
 from agents_ledger.model.imports.records import digest
@@ -136,7 +130,7 @@ class Interactions:
         if interaction is None or kind not in (rules.PROMPT, "assistant.message"):
             return False
         before, self._current[caller] = self._current.get(caller), interaction
-        if kind != rules.PROMPT or message_source(data.source) != "event":
+        if kind != rules.PROMPT or records.message_source(data.source) != "event":
             return False
         return before == interaction or (before is None and not self._has_start)
 
@@ -201,7 +195,8 @@ class LogReader:
         self._model: str | None = None
         self._cwd: str | None = None
         self._waiting: list[int] = []  # entries for the next turn
-        self._calls = TurnIndex()
+        self._calls = LastByName()  # by call, its turn
+        self._call_entries = LastByName()
         self._callers: dict[str, str] = {}  # by subagent, the call that started it
         self._openings = OpeningPrompts()
         self._interactions = Interactions()
@@ -217,7 +212,7 @@ class LogReader:
 
     def read_document(self, document: dict[str, Any]) -> CopilotLog:
         """Read a document as the events that it amounts to."""
-        for number, entry in enumerate(document_entries(document)):
+        for number, entry in enumerate(records.document_entries(document)):
             if entry.kind != "session":
                 self._material.count(entry.kind, "derived" if entry.events else "unmapped")
             for event in entry.events:
@@ -231,7 +226,7 @@ class LogReader:
 
     def _read(self, line: SourceLine) -> str | None:
         """Take one event and return its kind; None if the line is not an event."""
-        decoded = decode_line(self._material, line, decode_event_and_data)
+        decoded = decode_line(self._material, line, records.decode_event_and_data)
         if decoded is None:
             return None
         event, data = decoded
@@ -315,22 +310,21 @@ class LogReader:
     def _open(self, name: int, *, is_compaction: bool = False) -> int:
         copies, last = self._copies, self.log.last_turn
         parent = copies.read(last) if last is not None else None
-        copy = CopilotTurnCopy(
-            file_id=self.log.file.id,
-            is_compaction=is_compaction,
-            name=name,
-            parent=parent.name if parent else None,
-            model=self._model,
-            cwd=self._cwd,
-            answered=is_compaction,
-            depth=parent.depth + 1 if parent else 1,
-        )
+        copy = self._copy_below(name, parent, self._model)
+        copy.is_compaction = copy.answered = is_compaction
         turn = self.log.last_turn = copies.going_on = copies.add(copy)
         if not is_compaction:
             for entry in self._waiting:
                 copies.entries.give(entry, turn)
             self._waiting.clear()
         return turn
+
+    def _copy_below(
+        self, name: int, parent: CopilotTurnCopy | None, model: str | None
+    ) -> CopilotTurnCopy:
+        file_id, above = self.log.file.id, parent.name if parent else None
+        depth = parent.depth + 1 if parent else 1
+        return CopilotTurnCopy(file_id, False, name, above, model, self._cwd, depth=depth)
 
     def _add(self, turn: int | None, event: LoggedEvent, kind: str | None = None) -> int:
         """Add an event to a turn, or to none yet, and return its entry."""
@@ -345,7 +339,7 @@ class LogReader:
     def _carry(self, event: LoggedEvent) -> None:
         """Add an event to the turn of its call, to the open one, or to the next."""
         call_id = as_text(event.data.tool_call_id)
-        turn = self._calls.turn(call_id)
+        turn = self._calls.get(call_id)
         turn = self.log.last_turn if turn is None else turn
         # After a compaction the agent continues without a prompt: its next answer opens a turn.
         if turn is None or self._copies[turn].is_compaction:
@@ -372,7 +366,7 @@ class LogReader:
             copy.reports = self._totals.reports
         call_id = as_text(data.tool_call_id)
         if kind == "tool.execution_start" and call_id:
-            self._calls.add(call_id, turn, entry)
+            self._calls[call_id], self._call_entries[call_id] = turn, entry
 
     def _compaction(self, event: LoggedEvent) -> None:
         # A compaction that failed replaced nothing.
@@ -411,21 +405,19 @@ class LogReader:
             self._act(turn, event, default_model=None)
 
     def _open_first(self, call_id: str) -> int:
-        label, caller = self._subagent_label(call_id), self._calls.turn(call_id)
+        label, caller = self._subagent_label(call_id), self._calls.get(call_id)
         caller = self.log.last_turn if caller is None else caller
         if caller is not None:
             self._copies[caller].spawned[call_id] = label
         name = self._copies.names.add(label)
-        copy = CopilotTurnCopy(self.log.file.id, False, name, None, None, self._cwd)
-        copy.subagent, copy.start = call_id, self._calls.entry(call_id)
+        copy = self._copy_below(name, None, None)
+        copy.subagent, copy.start = call_id, self._call_entries.get(call_id)
         return self._copies.add(copy)
 
     def _open_next(self, turn: int, name: int) -> int:
         before = self._copies.read(turn)
-        file_id = self.log.file.id
-        copy = CopilotTurnCopy(file_id, False, name, before.name, before.model, self._cwd)
+        copy = self._copy_below(name, before, before.model)
         copy.subagent, copy.first_at = before.subagent, before.first_at
-        copy.depth += before.depth
         return self._copies.add(copy)
 
 

@@ -7,13 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agents_ledger.importers.parsing.lenient_json import project_name
+from agents_ledger.importers.sources.copilot import rules
 from agents_ledger.importers.sources.copilot.log import CopilotLog
-from agents_ledger.importers.sources.copilot.rules import (
-    COMPACTION,
-    NAME,
-    PROMPT,
-    WORKSPACE_FIELDS,
-)
 from agents_ledger.importers.sources.copilot.turn_copies import CopilotCopies, CopilotTurnCopy
 from agents_ledger.importers.transcript.columns import Links
 from agents_ledger.importers.transcript.merge_copies import MergedTurns
@@ -26,39 +21,15 @@ class CopilotTree(MergedTurns[CopilotTurnCopy]):
     copies: CopilotCopies
 
     def __init__(self, copies: CopilotCopies) -> None:
-        super().__init__(copies)
-        self._names = array("I")  # by turn
-        self._turns = Links.empty(len(copies.names))  # by name
         claims = EventClaims(copies)
         self._continued_by = claims.continued_by
-        for number, copy in enumerate(copies):
-            name = claims.merged_into.get(copy.name, copy.name)
-            turn = self._turns[name]
-            if turn is None:
-                turn = self._turns[name] = len(self._names)
-                self._names.append(name)
-            self._turns[copy.name] = turn
-            self.add_copy(turn, number)
-        self.link(self._parent_of)
+        super().__init__(copies, claims.merged_into)
 
-    def _parent_of(self, copy: CopilotTurnCopy) -> int | None:
-        return self._turns[copy.parent] if copy.parent is not None else None
-
-    def name(self, turn: int) -> str:
-        return self.copies.names.name(self._names[turn])
-
-    def best_of(self, number: int) -> CopilotTurnCopy:
-        """The best copy of the turn that a copy is of."""
-        turn = self._turns[self.copies.read(number).name]
-        return self.copies.read(number if turn is None else self.best(turn))
-
-    def head(self, number: int | None) -> str | None:
+    def head_of(self, number: int | None) -> str | None:
         """The nearest settled turn at or above the end of a copy."""
         if number is None:
             return None
-        name = self._continued_by.get(number, self.copies.read(number).name)
-        turn = self.nearest_settled(self._turns[name])
-        return None if turn is None else self.name(turn)
+        return self.head(self._continued_by.get(number, self.copies.read(number).name))
 
 
 # -- events that several turns have, as where one file has lost a prompt ----------------------
@@ -78,47 +49,43 @@ class EventClaims:
         self.continued_by: dict[int, int] = {}
         self._copies = copies
         # One file has each event once.
-        claimed = self._claimed_events() if len({copy.file_id for copy in copies}) > 1 else None
-        if claimed:
-            self._divide(self._strongest(claimed))
+        if len({copy.file_id for copy in copies}) > 1 and self._are_contested():
+            self._divide(self._owners())
         copies.entries.free_owners()
 
     def _keys(self, number: int) -> list[int]:
         entries = self._copies.entries
         return [entries.tag(entry) for entry in entries.of(number)]
 
-    def _claimed_events(self) -> set[int]:
+    def _are_contested(self) -> bool:
+        """Whether several turns have an event."""
         owners = Links.empty(len(self._copies.names))
-        claimed: set[int] = set()
         for number, copy in enumerate(self._copies):
             for key in self._keys(number):
                 if owners[key] not in (None, copy.name):
-                    claimed.add(key)
+                    return True
                 owners[key] = copy.name
-        return claimed
+        return False
 
-    def _strongest(self, claimed: set[int]) -> dict[int, int]:
-        """For each event the turn with the strongest claim."""
+    def _owners(self) -> dict[int, int]:
+        """For each event the name of the turn with the strongest claim."""
         depths = self._depths()
         best: dict[int, tuple[Strength, int]] = {}
         for number, copy in enumerate(self._copies):
-            if claimed.isdisjoint(keys := self._keys(number)):
-                continue
-            for key, strength in self._strengths(number, copy, keys, depths[copy.name]):
-                if key in claimed:
-                    claim = strength, copy.name
-                    best[key] = max(best.get(key, claim), claim)
+            for key, strength in self._strengths(number, copy, depths[copy.name]):
+                claim = strength, copy.name
+                best[key] = max(best.get(key, claim), claim)
         return {key: name for key, (_, name) in best.items()}
 
     def _strengths(
-        self, number: int, copy: CopilotTurnCopy, keys: list[int], depth: int
+        self, number: int, copy: CopilotTurnCopy, depth: int
     ) -> Iterator[tuple[int, Strength]]:
         """How strong the claims of a copy to its events are."""
-        entries = self._copies.entries
+        entries, keys = self._copies.entries, self._keys(number)
         opener = keys.index(copy.name) if copy.name in keys else -1
         kind = entries.kind(entries.of(number)[opener]) if opener >= 0 else ""
-        has_prompt = kind in (PROMPT, COMPACTION)
-        is_subagent, name = copy.subagent is not None, self._copies.names.name(copy.name)
+        has_prompt = kind in (rules.PROMPT, rules.COMPACTION)
+        is_subagent, name = copy.subagent is not None, self._copies.id(number)
         for index, key in enumerate(keys):
             opens = has_prompt and index == opener
             yield key, (opens, index >= opener, is_subagent, depth, has_prompt, name)
@@ -208,8 +175,8 @@ def sessions_of(
         metadata = _metadata(latest, workspace)
         session = DerivedSession(
             session_id=session_id,
-            label=f"{NAME}:{session_id}",
-            head=tree.head(latest.last_turn),
+            label=f"{rules.NAME}:{session_id}",
+            head=tree.head_of(latest.last_turn),
             file_ids=frozenset(log.file.id for log in files),
             title=workspace.get("name") or workspace.get("summary"),
             created_at=latest.first_at,
@@ -220,7 +187,8 @@ def sessions_of(
         yield session
         subagents = {call_id: turn for log in files for call_id, turn in log.subagents.items()}
         for call_id, number in subagents.items():
-            yield _subagent_session(session, call_id, tree.best_of(number), tree.head(number))
+            last = tree.best_of(tree.copies.read(number))
+            yield _subagent_session(session, call_id, last, tree.head_of(number))
 
 
 def _latest(files: list[CopilotLog], copies: CopilotCopies) -> CopilotLog:
@@ -230,7 +198,7 @@ def _latest(files: list[CopilotLog], copies: CopilotCopies) -> CopilotLog:
         return log.last_at, len(log.turns)
 
     def names(log: CopilotLog) -> list[str]:
-        return sorted(copies.names.name(copies.read(turn).name) for turn in log.turns)
+        return sorted(map(copies.id, log.turns))
 
     highest = max(map(rank, files))
     equal = [log for log in files if rank(log) == highest]
@@ -238,7 +206,7 @@ def _latest(files: list[CopilotLog], copies: CopilotCopies) -> CopilotLog:
 
 
 def _metadata(log: CopilotLog, workspace: Mapping[str, str]) -> dict[str, Any]:
-    fields = WORKSPACE_FIELDS.items()
+    fields = rules.WORKSPACE_FIELDS.items()
     metadata = {name: workspace[theirs] for name, theirs in fields if workspace.get(theirs)}
     metadata |= log.metadata
     if "cwd" in metadata:

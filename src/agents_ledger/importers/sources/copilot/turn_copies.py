@@ -14,7 +14,6 @@ from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.sources.copilot import rules
 from agents_ledger.importers.transcript.merge_copies import TurnCopies, TurnCopy
-from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.turns import Usage
 
 KINDS = (rules.PROMPT, rules.COMPACTION, *sorted(rules.CARRIED))
@@ -24,10 +23,8 @@ MESSAGE_COLUMNS = (COLUMNS.index("output_tokens"), COLUMNS.index("total_tokens")
 
 
 class CopilotTurnCopy(TurnCopy, array_like=True):
-    """A turn as one file has it. Names are numbers of `CopilotCopies.names`."""
+    """A turn as one file has it."""
 
-    name: int
-    parent: int | None  # its name
     model: str | None
     cwd: str | None
     answered: bool = False
@@ -69,9 +66,10 @@ Rank = tuple[bool, int, int, int, bool, int, int, list[bytes], list[str]]
 
 
 class CopilotCopies(TurnCopies[CopilotTurnCopy]):
+    """Names are those of events, too."""
+
     def __init__(self, material: Material) -> None:
         super().__init__(CopilotTurnCopy, material, KINDS)
-        self.names = Numbering(held=material.limits.held_names)  # of events and turns
         # Events made of a document have no bytes in a file that could be read again.
         self._document_events: dict[int, bytes] = {}
 

@@ -18,35 +18,32 @@ from agents_ledger.importers.sources.copilot import rules
 from agents_ledger.importers.sources.copilot.records import message_source
 from agents_ledger.importers.sources.copilot.tree import CopilotTree
 from agents_ledger.importers.sources.copilot.turn_copies import CopilotCopies
+from agents_ledger.importers.transcript.field_maps import as_params
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.turns import CallStatus, MessageFile, Turn
+from agents_ledger.model.turns import CallStatus, MessageFile, MessageRole, Turn
 
 
 class CopilotTurns(LazyTurns):
-    def __init__(self, tree: CopilotTree, version: int) -> None:
-        self._tree = tree
-        self._copies = tree.copies
-        super().__init__(tree, version)
-
-    def name(self, turn: int) -> str:
-        return self._tree.name(turn)
+    turn_tree: CopilotTree
 
     def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
-        number = self._tree.best(turn)
-        copy = self._copies.read(number)
+        tree, number = self.turn_tree, self.turn_tree.best(turn)
+        copy = tree.copies.read(number)
         tokens, spawned = sorted(copy.tokens.items()), sorted(copy.spawned.items())
-        about = (tokens, spawned, copy.model, copy.cwd), self._tree.is_followed(turn)
-        fingerprints = self._copies.fingerprints(number)
-        return (*fingerprints, repr(about).encode(errors="replace")), self._tree.files(turn)
+        about = (tokens, spawned, copy.model, copy.cwd), tree.is_followed(turn)
+        fingerprints = tree.copies.fingerprints(number)
+        return (*fingerprints, repr(about).encode(errors="replace")), tree.files(turn)
 
     def record_ids(self, turn: int) -> Iterable[str]:
-        return map(self._copies.event_name, self._copies.all_entries(self._tree.best(turn)))
+        copies = self.turn_tree.copies
+        return map(copies.event_name, copies.all_entries(self.turn_tree.best(turn)))
 
     def build(self, turn: int) -> Turn:
-        content = CopilotTurnContent(self._copies, self._tree.best(turn), self.parent_name(turn))
-        return content.build(is_followed=self._tree.is_followed(turn))
+        tree = self.turn_tree
+        content = CopilotTurnContent(tree.copies, tree.best(turn), self.parent_name(turn))
+        return content.build(is_followed=tree.is_followed(turn))
 
 
 class Refusal(NamedTuple):
@@ -60,7 +57,7 @@ class CopilotTurnContent:
         self.copies = copies
         self.number = number
         self.copy = copies.read(number)
-        self.name = copies.names.name(self.copy.name)
+        self.name = copies.id(number)
         self.builder = TurnBuilder(self.name, parent_id, copies.entries.material.limits)
         # Of a subagent, as the call has it that started it.
         self.prompt = ""
@@ -74,38 +71,35 @@ class CopilotTurnContent:
         copies, builder = self.copies, self.builder
         for entry in copies.all_entries(self.number):
             event = copies.event(entry)
-            data, at = as_dict(event.get("data")), milliseconds(event.get("timestamp"))
-            self._add(copies.entries.kind(entry), copies.event_name(entry), data, at)
+            builder.at = milliseconds(event.get("timestamp"))
+            data = as_dict(event.get("data"))
+            self._add(copies.entries.kind(entry), copies.event_name(entry), data)
         self._reject_without_result()
         builder.model, builder.workspace_path = self.copy.model, self.copy.cwd
         builder.add_tokens(**self.copy.tokens)
-        is_open = not (builder.answered or builder.compaction)
-        if is_open and (is_followed or builder.failed):
-            builder.error = builder.error or "no answer recorded"
-            return builder.build(status="failed")
-        return builder.build()
+        return builder.build(is_followed=is_followed)
 
-    def _add(self, kind: str, name: str, data: dict[str, Any], at: int) -> None:
+    def _add(self, kind: str, name: str, data: dict[str, Any]) -> None:
         if kind in (rules.PROMPT, rules.ADDED_PROMPT):
-            self._prompt(name, data, at, is_added=kind == rules.ADDED_PROMPT)
+            self._prompt(name, data, is_added=kind == rules.ADDED_PROMPT)
         elif kind == "assistant.message":
-            self._assistant(name, data, at)
+            self._assistant(name, data)
         elif kind == "assistant.reasoning":
             self.reasoning += filter(None, [as_text(data.get("content"))])
         elif kind == "tool.execution_start":
-            self._start(data, at)
+            self._start(data)
         elif kind == "tool.execution_complete":
-            self._result(name, data, at)
+            self._result(name, data)
         elif kind == rules.COMPACTION:
-            self._compaction(name, data, at)
+            self._compaction(name, data)
         elif kind == "permission.completed":
-            self._permission(data, at)
+            self._permission(data)
         else:
-            self._notice(kind, name, data, at)
+            self._notice(kind, name, data)
 
     # -- messages -----------------------------------------------------------------------------
 
-    def _prompt(self, name: str, data: dict[str, Any], at: int, *, is_added: bool) -> None:
+    def _prompt(self, name: str, data: dict[str, Any], *, is_added: bool) -> None:
         if not is_added:
             self.builder.failed, self.builder.error = False, None
         content = as_text(data.get("content")) or ""
@@ -130,14 +124,13 @@ class CopilotTurnContent:
             name,
             "user",
             text,
-            at=at,
             source=source,
             metadata=metadata,
             context={"sent": sent} if sent != text else None,
             files=[MessageFile("attached", path) for path in paths if path],
         )
 
-    def _notice(self, kind: str, name: str, data: dict[str, Any], at: int) -> None:
+    def _notice(self, kind: str, name: str, data: dict[str, Any]) -> None:
         """Add a message of the program, or an error."""
         text = as_text(data.get("content")) or as_text(data.get("message"))
         metadata = {"event": kind} | {n: v for n, v in data.items() if n in ("kind", "errorType")}
@@ -154,16 +147,10 @@ class CopilotTurnContent:
             metadata |= data
         elif kind == "subagent.started":
             return
-        self.builder.message(
-            name,
-            "user" if kind == "system.notification" else "system",
-            text,
-            at=at,
-            source="event",
-            metadata=metadata,
-        )
+        role: MessageRole = "user" if kind == "system.notification" else "system"
+        self.builder.notice(name, text, role=role, metadata=metadata)
 
-    def _assistant(self, name: str, data: dict[str, Any], at: int) -> None:
+    def _assistant(self, name: str, data: dict[str, Any]) -> None:
         reasoning = as_text(data.get("reasoningText"))
         if reasoning and reasoning not in self.reasoning:
             self.reasoning.append(reasoning)
@@ -171,47 +158,43 @@ class CopilotTurnContent:
         if not self.reasoning and data.get("reasoningOpaque"):
             metadata["thinking_withheld"] = True
         self.builder.failed, self.builder.error = False, None
-        self.builder.message(
-            name,
-            "assistant",
-            as_text(data.get("content")) or "",
-            at=at,
-            thinking="\n\n".join(self.reasoning) or None,
-            metadata=metadata,
-        )
+        text, thinking = as_text(data.get("content")) or "", "\n\n".join(self.reasoning) or None
+        self.builder.message(name, "assistant", text, thinking=thinking, metadata=metadata)
         self.reasoning = []
         self.last_message, self.is_waiting = name, False
         for request in map(as_dict, as_list(data.get("toolRequests"))):
-            self._call(as_text(request.get("name")), request, at)
+            self._call(as_text(request.get("name")), request)
 
     # -- tool calls ---------------------------------------------------------------------------
 
-    def _start(self, data: dict[str, Any], at: int) -> None:
+    def _start(self, data: dict[str, Any]) -> None:
         call_id = as_text(data.get("toolCallId"))
-        if call_id is not None and call_id == self.copy.subagent:
-            self.prompt = as_text(_arguments(data).get("prompt")) or ""
-            if self.prompt:
-                name = f"{self.name}:prompt"
-                self.builder.message(name, "user", self.prompt, at=at, source="agent")
+        if call_id is None or call_id != self.copy.subagent:
+            self._call(as_text(data.get("toolName")) or as_text(data.get("name")), data)
             return
-        self._call(as_text(data.get("toolName")) or as_text(data.get("name")), data, at)
+        self.prompt = as_text(_arguments(data).get("prompt")) or ""
+        if self.prompt:
+            self.builder.message(f"{self.name}:prompt", "user", self.prompt, source="agent")
 
-    def _call(self, tool: str | None, request: dict[str, Any], at: int) -> None:
+    def _call(self, tool: str | None, request: dict[str, Any]) -> None:
         call_id = as_text(request.get("toolCallId"))
         if call_id is None:
             return
         self.is_waiting = True
         params = _arguments(request)
-        self.builder.call(call_id, tool or "unknown", params, at=at, message_id=self.last_message)
-        if call_id in self.copy.spawned:
-            self.builder.spawned(call_id, self.copy.spawned[call_id])
+        is_view = tool == "str_replace_editor" and params.get("command") == "view"
         # The request in the message has added the files; tool.execution_start repeats it.
-        if tool and self.last_message and "toolName" not in request:
-            is_view = tool == "str_replace_editor" and params.get("command") == "view"
-            files = rules.FILE_TOOLS.files("view" if is_view else tool, params)
-            self.builder.add_files(self.last_message, files, call_id=call_id)
+        is_first = "toolName" not in request
+        self.builder.call(
+            call_id,
+            tool or "unknown",
+            params,
+            message_id=self.last_message,
+            files=rules.FILE_TOOLS.files("view" if is_view else tool, params) if is_first else (),
+            spawned=self.copy.spawned.get(call_id),
+        )
 
-    def _result(self, name: str, data: dict[str, Any], at: int) -> None:
+    def _result(self, name: str, data: dict[str, Any]) -> None:
         call_id = as_text(data.get("toolCallId")) or ""
         refusal = self.refusals.get(call_id)
         result = data.get("result")
@@ -224,26 +207,20 @@ class CopilotTurnContent:
             is_refused = refusal is not None or (code or "").startswith(rules.DENIED)
             status = "rejected" if is_refused else "failed"
             message = as_text(error.get("message")) or as_text(value) or "failed"
-        has_call = self.builder.result(
-            call_id,
-            value,
-            at=at,
-            status=status,
-            error=message,
-            source_status=code or (refusal.word if refusal else None),
-        )
+        word = code or (refusal.word if refusal else None)
         self.with_result.add(call_id)
-        if not has_call:
-            text, call = as_text(value), call_id or None
-            self.builder.message(name, "tool", text, at=at, source="event", tool_call_id=call)
+        if not self.builder.result(
+            call_id, value, status=status, error=message, source_status=word
+        ):
+            self.builder.lone_result(name, call_id or None, as_text(value))
 
-    def _permission(self, data: dict[str, Any], at: int) -> None:
+    def _permission(self, data: dict[str, Any]) -> None:
         decision = as_dict(data.get("result"))
         word = as_text(decision.get("kind")) or ""
         call_id = as_text(data.get("toolCallId")) or ""
         if call_id and word.startswith(rules.DENIED):
             reason = as_text(decision.get("feedback")) or word
-            self.refusals[call_id] = Refusal(word, reason, at)
+            self.refusals[call_id] = Refusal(word, reason, self.builder.at)
         elif word:
             self.refusals.pop(call_id, None)
 
@@ -255,10 +232,10 @@ class CopilotTurnContent:
                     call_id, None, at=at, status="rejected", error=reason, source_status=word
                 )
 
-    def _compaction(self, name: str, data: dict[str, Any], at: int) -> None:
+    def _compaction(self, name: str, data: dict[str, Any]) -> None:
         summary = as_text(data.get("summaryContent")) or ""
         metadata = _present(data, rules.COMPACTION_METADATA)
-        self.builder.message(name, "system", summary, at=at, source="event", metadata=metadata)
+        self.builder.notice(name, summary, metadata=metadata)
         if self.builder.parent_id is None:
             return
         used = as_dict(data.get("compactionTokensUsed"))
@@ -283,7 +260,5 @@ def _first_number(used: dict[str, Any], name: str, older_name: str) -> int | Non
 
 def _arguments(request: dict[str, Any]) -> dict[str, Any]:
     arguments = request.get("arguments")
-    value = parse_json(arguments) if isinstance(arguments, str) else arguments
-    if isinstance(value, dict):
-        return value
-    return {"input": arguments} if arguments else {}
+    value = parse_json(arguments) if isinstance(arguments, str) else None
+    return as_params(value if isinstance(value, dict) else arguments)

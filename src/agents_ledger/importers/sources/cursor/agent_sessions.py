@@ -204,12 +204,9 @@ class AgentStore:
         self.meta: dict[str, Any] = {}
         self.blobs: dict[str, SourceRow] = {}
 
-    def add(self, row: SourceRow) -> None:
-        values = row.values or {}
-        if row.table == "blobs":
-            self.blobs[str(values.get("id"))] = self.material.held_row(row)
-        elif values.get("key") in ("0", 0):
-            # Key "0" is JSON in hexadecimal (seen in a real store).
+    def read_meta(self, values: dict[str, Any]) -> None:
+        """Key "0" is JSON in hexadecimal (seen in a real store)."""
+        if values.get("key") in ("0", 0):
             self.meta = as_dict(_decode_hex_json(values.get("value")))
 
     @property

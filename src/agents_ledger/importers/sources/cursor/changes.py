@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from agents_ledger.importers.port.material import Material, SourceRow
+from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.agent_sessions import AgentStore
 from agents_ledger.importers.sources.cursor.records import listed_chats
@@ -105,7 +105,7 @@ class _ChangeSearch:
             if row.table in ("meta", "blobs"):
                 store = self.stores.setdefault(file.id, AgentStore(self.material, file))
                 if row.table == "meta":
-                    store.add(_decoded_row(file, row))
+                    store.read_meta(_values(row.data))
             elif not isinstance(row.key, str):
                 continue
             elif row.table == "cursorDiskKV":
@@ -217,13 +217,9 @@ def _call_id(chat: str) -> bytes:
     return chat.removeprefix(rules.TASK).encode(errors="surrogatepass")
 
 
-def _decoded_row(file: SourceFile, row: Peeked) -> SourceRow:
-    return SourceRow(file.id, row.offset, len(row.data), row.table, _values(row.data), b"", True)
-
-
 def _values(data: bytes) -> dict[str, Any]:
     record = unframe(data)
-    return dict(zip(record.columns, record.values, strict=False)) if record else {}
+    return record.named if record else {}
 
 
 def _chats_in_list(data: bytes | None) -> dict[str, dict[str, Any]]:

@@ -6,7 +6,7 @@ newest generation wins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from msgspec import Struct, field, structs
 
 from agents_ledger.importers.parsing.json_values import (
     EMBEDDED,
+    EMPTY,
     decoded,
     dicts,
     encoded,
@@ -45,16 +46,15 @@ TAB, LIST_HEAD, LIST_CHAT, HEADER_ROW, EMBEDDED_CHAT, OWN_ROW = range(6)
 
 class ChatVersion(Struct):
     generation: int
-    data: records.ChatRecord
-    row: SourceRow
     print: bytes  # of what it says of this chat alone
+    fields: dict[str, Any]  # those that are read
     order: Numbering | None  # the ids of its bubbles
-    extra: Mapping[str, Any] = {}  # the fields that are not mapped
+    extra: dict[str, Any]  # the fields that are not mapped
 
     def rank(self) -> tuple[int, int, bytes]:
         """Orders versions by which prevails, whatever was read first."""
         # The fingerprint last, so that the result does not depend on the order of the files.
-        return self.generation, milliseconds(self.data.last_updated_at), self.print
+        return self.generation, milliseconds(self.fields.get("lastUpdatedAt")), self.print
 
 
 class ChatSummary(NamedTuple):
@@ -77,30 +77,28 @@ class CursorChat(Struct):
 
     def get(self, name: str) -> Any:
         """A field, from the newest record that has it."""
-        for version in sorted(self.versions, key=ChatVersion.rank, reverse=True):
-            value = getattr(version.data, name)
-            if value not in (None, "", [], {}):
-                return value
-        return None
+        values = (version.fields.get(name) for version in self.newest_first())
+        return next((value for value in values if value not in EMPTY), None)
+
+    def newest_first(self) -> list[ChatVersion]:
+        return sorted(self.versions, key=ChatVersion.rank, reverse=True)
 
     def order(self) -> Numbering:
         """The ids of its bubbles, from the newest record that lists them."""
-        for version in sorted(self.versions, key=ChatVersion.rank, reverse=True):
-            if version.order:
-                return version.order
-        return Numbering()
+        orders = (version.order for version in self.newest_first() if version.order)
+        return next(orders, Numbering())
 
     @property
     def extra(self) -> dict[str, Any]:
         """The fields that are not mapped, each from the newest record that has it."""
         fields: dict[str, Any] = {}
-        for version in sorted(self.versions, key=ChatVersion.rank):
+        for version in reversed(self.newest_first()):
             fields |= version.extra
         return fields
 
     @property
     def model(self) -> str | None:
-        config = as_dict(self.get("model_config"))
+        config = as_dict(self.get("modelConfig"))
         return as_text(config.get("modelName")) or as_text(self.task.get("model"))
 
     @property
@@ -190,8 +188,12 @@ class CursorChats:
                 self._add_earlier(kind, rest, row)
 
     def _add_store_row(self, store: AgentStore, row: SourceRow) -> None:
+        values = row.values or {}
         if row.latest:
-            store.add(row)
+            if row.table == "meta":
+                store.read_meta(values)
+            else:
+                store.blobs[str(values.get("id"))] = self.material.held_row(row)
             if store not in self.stores:
                 self.stores.append(store)
         if row.table == "meta" or not row.latest:  # blobs are counted where they are used
@@ -203,9 +205,7 @@ class CursorChats:
         if kind == "composerData":
             # latestConversationSummary is overwritten: an earlier version of the row is all that is
             # left.
-            data = decoded((row.values or {}).get("value"), records.CHAT_DECODER)
-            if data is not None:
-                self._add_summary(rest, data, row)
+            self._add_summary(rest, records.fields_of((row.values or {}).get("value")), row)
 
     def _add_row(self, kind: str, rest: str, row: SourceRow) -> None:
         value = (row.values or {}).get("value")
@@ -240,43 +240,49 @@ class CursorChats:
 
     def _add_chat_row(self, chat_id: str, row: SourceRow) -> bool | None:
         cell = raw((row.values or {}).get("value"))  # once: it may list very many bubbles
-        data = decoded(cell, records.CHAT_DECODER)
-        if data is None:
+        fields = records.fields_of(cell)
+        if not fields and not isinstance(loose(cell), dict):
             self.chat(chat_id)
             return False
-        fields = records.fields_of(cell)
-        order = records.bubble_order(data, fields)
-        extra = records.extra_fields(fields)
-        self._add_version(chat_id, ChatVersion(OWN_ROW, data, row, row.digest, order, extra))
-        self._add_summary(chat_id, data, row)
-        return True if order else None  # else a draft that was never sent
+        version = self._add_version(chat_id, OWN_ROW, fields, row, row.digest)
+        self._add_summary(chat_id, fields, row)
+        return True if version.order else None  # else a draft that was never sent
 
-    def _add_version(self, chat_id: str, version: ChatVersion, inner: InnerPath = ()) -> None:
+    def _add_version(
+        self,
+        chat_id: str,
+        generation: int,
+        fields: records.ChatFields,
+        row: SourceRow,
+        fingerprint: bytes,
+        *,
+        inner: InnerPath = (),
+    ) -> ChatVersion:
         """Add what a record says of a chat, with the bubbles inside it."""
+        read = {name: records.plain(fields[name]) for name in rules.READ_FIELDS if name in fields}
+        order, extra = records.bubble_order(fields), records.extra_fields(fields)
+        version = ChatVersion(generation, fingerprint, read, order, extra)
         if chat_id == rules.PLACEHOLDER:
-            return
-        chat, row, data = self.chat(chat_id), version.row, version.data
-        version.row = self.material.held_row(row)
+            return version
+        chat = self.chat(chat_id)
         chat.versions.append(version)
-        chat.rows.append(version.row)
-        for at, bubble in enumerate(as_list(data.conversation)):
+        chat.rows.append(self.material.held_row(row))
+        for at, bubble in enumerate(records.items_of(fields.get("conversation"))):
             self._add_inline(chat, bubble, row, (*inner, "conversation", at))
-        for name, bubble in as_dict(data.conversation_map).items():
+        for name, bubble in records.fields_of(fields.get("conversationMap")).items():
             self._add_inline(chat, bubble, row, (*inner, "conversationMap", name))
-        # Two generations have their bubbles inline: holding them would hold whole conversations.
-        data.conversation = data.conversation_map = None  # the bubbles are read again from the row
+        return version
 
     def _add_value(
         self, chat_id: str, generation: int, value: Any, row: SourceRow, inner: InnerPath = ()
     ) -> None:
         """Add what a part of a row's JSON says of a chat."""
-        data = records.chat_record(value)
-        if data is not None:
-            order, extra = records.bubble_order(data, value), records.extra_fields(value)
-            version = ChatVersion(generation, data, row, digest(encoded(value)), order, extra)
-            self._add_version(chat_id, version, inner)
+        if isinstance(value, dict):
+            fingerprint = digest(encoded(value))
+            self._add_version(chat_id, generation, value, row, fingerprint, inner=inner)
 
     def _add_inline(self, chat: CursorChat, bubble: Any, row: SourceRow, inner: InnerPath) -> None:
+        bubble = records.plain(bubble)
         if isinstance(bubble, dict):
             self._add_bubble(chat, str(inner[-1]), encoded(bubble), row, inner)
 
@@ -332,10 +338,9 @@ class CursorChats:
         values = row.values or {}
         chat_id = as_text(values.get("composerId"))
         value = loose(values.get("value"))
-        if not row.latest or chat_id is None or records.chat_record(value) is None:
-            self.material.count(
-                rules.HEADERS if row.latest else rules.HEADERS + EARLIER, "unmapped"
-            )
+        if not row.latest or chat_id is None or not isinstance(value, dict):
+            kind = rules.HEADERS if row.latest else rules.HEADERS + EARLIER
+            self.material.count(kind, "unmapped")
             return
         self.material.count(rules.HEADERS, "derived")
         if self.is_read(chat_id):
@@ -387,13 +392,11 @@ class CursorChats:
             return False
         directory = str(self._path(row).parent)
         for at, entry in enumerate(as_list(value.get("allComposers"))):
-            data = records.chat_record(entry)
-            chat_id = as_text(data.composer_id) if data else None
-            if data is None or chat_id is None or not self._is_described_by(chat_id):
-                continue
-            self._note_list(chat_id, directory)
-            generation = LIST_CHAT if data.conversation else LIST_HEAD
-            self._add_value(chat_id, generation, entry, row, ("allComposers", at))
+            chat_id = as_text(as_dict(entry).get("composerId"))
+            if chat_id is not None and self._is_described_by(chat_id):
+                self._note_list(chat_id, directory)
+                generation = LIST_CHAT if entry.get("conversation") else LIST_HEAD
+                self._add_value(chat_id, generation, entry, row, ("allComposers", at))
         return True
 
     def _add_tabs(self, _: str, row: SourceRow) -> bool:
@@ -404,24 +407,24 @@ class CursorChats:
             tab_id = as_text(as_dict(tab).get("tabId"))
             if tab_id is None or not self._is_described_by(tab_id):
                 continue
-            order = Numbering()
-            chat = self.chat(tab_id)
-            for number, bubble in enumerate(_sent_bubbles(tab)):
-                self._add_inline(chat, bubble, row, ("tabs", at, "bubbles", number))
-                order.add(as_text(bubble.get("id")) or str(number))
-            data = records.ChatRecord(
-                name=tab.get("chatTitle"), last_updated_at=tab.get("lastSendTime")
-            )
-            version = ChatVersion(TAB, data, row, digest(encoded(tab)), order)
-            self._add_version(tab_id, version)
+            bubbles = _sent_bubbles(tab)
+            for number, bubble in enumerate(bubbles):
+                inner = ("tabs", at, "bubbles", number)
+                self._add_inline(self.chat(tab_id), bubble, row, inner)
+            fields = {
+                "name": tab.get("chatTitle"),
+                "lastUpdatedAt": tab.get("lastSendTime"),
+                rules.BUBBLE_LIST: [{"bubbleId": bubble.get("id")} for bubble in bubbles],
+            }
+            self._add_version(tab_id, TAB, fields, row, digest(encoded(tab)))
             self.listed_in[tab_id] = str(self._path(row).parent)
         return True
 
     # -- summaries ----------------------------------------------------------------------------
 
-    def _add_summary(self, chat_id: str, data: records.ChatRecord, row: SourceRow) -> None:
+    def _add_summary(self, chat_id: str, fields: records.ChatFields, row: SourceRow) -> None:
         """Add the summary of a chat; one that a later summary replaced in the source is kept."""
-        summary = as_dict(data.latest_conversation_summary)
+        summary = as_dict(records.plain(fields.get("latestConversationSummary")))
         # Either the fields themselves, or an object around them.
         summary = as_dict(summary.get("summary")) or summary
         text = as_text(summary.get("summary"))
@@ -443,10 +446,10 @@ class CursorChats:
 
     def _link_subagents(self, chat: CursorChat) -> None:
         """Link a chat with its parent and its subagents; unlisted bubbles count."""
-        info = as_dict(chat.get("subagent_info"))
+        info = as_dict(chat.get("subagentInfo"))
         parent = as_text(info.get("parentComposerId"))
         chat.parent = parent if parent and parent != chat.id else chat.parent
-        for child in as_list(chat.get("sub_composer_ids")):
+        for child in as_list(chat.get("subComposerIds")):
             if isinstance(child, str) and child != chat.id:
                 self.chat(child).parent = self.chat(child).parent or chat.id
         for number in range(len(chat.bubbles)):

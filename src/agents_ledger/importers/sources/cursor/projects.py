@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.parsing.json_values import BROKEN, decoded, dicts, loose, path_of
+from agents_ledger.importers.parsing.json_spans import raw_dict, raw_list
+from agents_ledger.importers.parsing.json_values import BROKEN, dicts, loose, path_of
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text
-from agents_ledger.importers.parsing.row_filter import excluded_sessions, value_of
-from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project, SelectRows, Table
+from agents_ledger.importers.parsing.row_filter import excluded_sessions
+from agents_ledger.importers.port.source import (
+    FileProbe,
+    FolderTrace,
+    Project,
+    SharedDatabase,
+    Table,
+)
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.changes import IdSearch
-from agents_ledger.importers.sources.cursor.records import listed_chats, listed_id
+from agents_ledger.importers.sources.cursor.records import (
+    ChatFields,
+    fields_of,
+    listed_chats,
+    listed_id,
+    plain,
+)
 from agents_ledger.model.imports.records import Parted, RowRecord, raw
 
 KEPT_ALIKE = (*rules.CHAT_KINDS, "codeBlockDiff")  # `<kind>:<chat>:...`
@@ -63,9 +76,6 @@ def sent_folder(context: object) -> str | None:
 
 # -- rows of a database with many projects ----------------------------------------------------
 
-_decode_list = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_entries = msgspec.json.Decoder(list[Raw]).decode
-
 
 class ChatRowFilter(Struct):
     """Drops the rows of excluded chats; lists of chats are kept without these."""
@@ -79,8 +89,8 @@ class ChatRowFilter(Struct):
     def __call__(self, row: RowRecord) -> RowRecord | None:
         """The row as far as it may be kept."""
         if row.table == rules.HEADERS:
-            return None if value_of(row, "composerId") in self.excluded else row
-        key = value_of(row, "key")
+            return None if row.named.get("composerId") in self.excluded else row
+        key = row.named.get("key")
         if not isinstance(key, str):
             return row
         if row.table == "cursorDiskKV":
@@ -110,8 +120,8 @@ class ChatRowFilter(Struct):
         at = row.columns.index("value")
         data = raw(row.values[at])
         try:
-            fields = _decode_list(data)
-            lists = {n: _decode_entries(fields[n]) for n in rules.LIST_FIELDS if n in fields}
+            fields = raw_dict(data)
+            lists = {name: raw_list(fields[name]) for name in rules.LIST_FIELDS if name in fields}
         except BROKEN:
             return None if self._names_excluded(data) else row
         ids = {entry: listed_id(as_dict(loose(entry))) for entry in _all_entries(lists)}
@@ -139,52 +149,37 @@ def _all_entries(lists: dict[str, list[Raw]]) -> Iterator[bytes]:
     return (bytes(entry) for entries in lists.values() for entry in entries)
 
 
-def row_filter(
-    path: Path, select: SelectRows, probe: FileProbe, is_excluded: Callable[[Project], bool]
-) -> ChatRowFilter:
+def row_filter(database: SharedDatabase) -> ChatRowFilter:
     """What may be kept of a database with many projects."""
-    search = _FolderSearch(path, select, probe)
-    folder = _workspace_folder(path.parent, probe)
+    search = _FolderSearch(database)
+    folder = _workspace_folder(database.path.parent, database.probe)
     if folder is not None:
         search.folders = {**dict.fromkeys(search.chats, folder), **search.folders}
     uncertain = frozenset(search.uncertain - search.folders.keys() if folder is None else ())
     folders = {**dict.fromkeys(uncertain, UNKNOWN_PROJECT), **search.folders}
     excluded, with_project = excluded_sessions(
-        folders, search.parents, search.chats | uncertain, is_excluded
+        folders, search.parents, search.chats | uncertain, database.is_excluded
     )
     return ChatRowFilter(excluded, with_project, folder is not None, uncertain)
-
-
-class _ChatPlace(Struct, rename="camel"):
-    """The fields of a chat that tell where it was held."""
-
-    composer_id: Any = None
-    workspace_identifier: Any = None
-    context: Any = None
-    subagent_info: Any = None
-    sub_composer_ids: Any = None
-
-
-_PLACE_DECODER = msgspec.json.Decoder(_ChatPlace)
 
 
 class _FolderSearch:
     """Where chats were held: by their records, by lists of them, by what was sent with them."""
 
-    def __init__(self, path: Path, select: SelectRows, probe: FileProbe) -> None:
+    def __init__(self, database: SharedDatabase) -> None:
         self.folders: dict[str, Project] = {}
         self.parents: dict[str, str] = {}
         self.chats: set[str] = set()
         # Chats whose folder may be in a value too long to search.
         self.uncertain: set[str] = set()
-        self._select = select
-        self._probe = probe
+        self._select = database.select
+        self._probe = database.probe
         self._has_long_list = False
-        self._workspaces = path.parent.parent / "workspaceStorage"
+        self._workspaces = database.path.parent.parent / "workspaceStorage"
         for chat, value in self._rows("composerData:"):
             self._add_cell(chat, value)
         self._read_lists()
-        for name in probe.names(self._workspaces):
+        for name in self._probe.names(self._workspaces):
             self._read_workspace(name)
         for key, _ in self._rows("bubbleId:", "key"):
             self.chats.add(key.partition(":")[0])
@@ -203,22 +198,21 @@ class _FolderSearch:
     def _add_cell(self, chat: str, value: Any) -> None:
         if Parted.of(value):
             self.uncertain.add(chat)
-        self._add_place(chat, decoded(value, _PLACE_DECODER))
+        self._add_place(chat, fields_of(value))
 
-    def _add_place(self, chat: str, place: _ChatPlace | None) -> None:
+    def _add_place(self, chat: str, fields: ChatFields) -> None:
         """Add what a record says of a chat; the first folder and parent count."""
         self.chats.add(chat)
-        if place is None:
-            return
-        identifier = as_dict(place.workspace_identifier)
+        identifier = as_dict(plain(fields.get("workspaceIdentifier")))
         folder = path_of(identifier.get("uri")) or path_of(identifier.get("configPath"))
-        folder = folder or self._folder_of(identifier.get("id")) or chosen_folder(place.context)
+        folder = folder or self._folder_of(identifier.get("id"))
+        folder = folder or chosen_folder(plain(fields.get("context")))
         if folder:
             self.folders.setdefault(chat, folder)
-        parent = as_text(as_dict(place.subagent_info).get("parentComposerId"))
+        parent = as_text(as_dict(plain(fields.get("subagentInfo"))).get("parentComposerId"))
         if parent:
             self.parents.setdefault(chat, parent)
-        for child in as_list(place.sub_composer_ids):
+        for child in as_list(plain(fields.get("subComposerIds"))):
             self.parents.setdefault(str(child), chat)
 
     def _folder_of(self, workspace: Any) -> str | None:
@@ -232,7 +226,7 @@ class _FolderSearch:
         table = Table("ItemTable", ("key",), keys=(*rules.LISTS, rules.TABS))
         for _, value in self._select(table, ("key", "value")):
             for chat, entry in self._listed(value):
-                self._add_place(chat, msgspec.convert(entry, _ChatPlace))
+                self._add_place(chat, entry)
         table = Table(rules.HEADERS, ("composerId",))
         for chat, workspace, value in self._select(table, ("composerId", "workspaceId", "value")):
             if isinstance(chat, str):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
+from agents_ledger.importers.parsing.json_spans import raw_dict, raw_list
 from agents_ledger.importers.parsing.json_values import (
     BROKEN,
     EMBEDDED,
+    EMPTY,
+    decoded,
     dicts,
     encoded,
     loose,
@@ -32,86 +35,47 @@ LEXICAL_DEPTH_MAX = 50
 
 # -- chats ------------------------------------------------------------------------------------
 
-
-class ChatRecord(Struct, rename="camel"):
-    """What a record says of a chat. Any field may be missing or have another type."""
-
-    composer_id: Any = None
-    name: Any = None
-    subtitle: Any = None
-    created_at: Any = None
-    last_updated_at: Any = None
-    status: Any = None
-    unified_mode: Any = None
-    force_mode: Any = None
-    is_agentic: Any = None
-    is_archived: Any = None
-    is_best_of_n_subcomposer: Any = None
-    model_config: Any = None
-    conversation: Any = None
-    conversation_map: Any = None
-    context: Any = None
-    context_token_limit: Any = None
-    context_tokens_used: Any = None
-    context_usage_percent: Any = None
-    usage_data: Any = None
-    sub_composer_ids: Any = None
-    subagent_info: Any = None
-    latest_conversation_summary: Any = None
-    todos: Any = None
-    branches: Any = None
-    created_on_branch: Any = None
-    git_worktree: Any = None
-    forked_from: Any = None
-    newly_created_files: Any = None
-    files_changed_count: Any = None
-    total_lines_added: Any = None
-    total_lines_removed: Any = None
-    tracked_git_repos: Any = None
-    workspace_identifier: Any = None
+JSON_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+ChatFields = Mapping[str, Any]
+"""What a record says of a chat; values that are Raw are not decoded yet."""
 
 
-BUBBLE_LIST = "fullConversationHeadersOnly"
-MAPPED_FIELDS = {BUBBLE_LIST, *(f.encode_name for f in msgspec.structs.fields(ChatRecord))} - {
-    "context",
-    "modelConfig",
-    "subagentInfo",
-}
+def fields_of(value: Any) -> ChatFields:
+    """The fields of an object, decoded as far as necessary."""
+    return as_dict(_opened(value, raw_dict))
 
 
-class _ListedBubble(Struct, rename="camel", gc=False):
-    """A bubble in the list of its chat, which may be very long."""
-
-    bubble_id: Any = None
-
-
-CHAT_DECODER = msgspec.json.Decoder(ChatRecord)
-_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_items = msgspec.json.Decoder(list[Raw]).decode
-_decode_bubble_list = msgspec.json.Decoder(list[_ListedBubble]).decode
+def items_of(value: Any) -> list[Any]:
+    """The items of a list, decoded as far as necessary."""
+    return as_list(_opened(value, raw_list))
 
 
-def fields_of(cell: Any) -> Mapping[str, Any]:
-    """All fields of a chat record, decoded as far as necessary."""
+def plain(value: Any) -> Any:
+    """A value that may not be decoded yet."""
+    return decoded(bytes(value), JSON_DECODER) if isinstance(value, Raw) else value
+
+
+def _opened(value: Any, decode: Callable[[bytes], Any]) -> Any:
+    if isinstance(value, (dict, list)):
+        return value
+    data = bytes(value) if isinstance(value, Raw) else raw(value)
     try:
-        return _decode_fields(raw(cell))
+        return decode(data)
     except BROKEN:
-        return as_dict(loose(cell))
+        value = loose(data)
+    if isinstance(value, dict):
+        return {name: Raw(encoded(member)) for name, member in value.items()}
+    return [Raw(encoded(item)) for item in as_list(value)]
 
 
-def chat_record(value: Any) -> ChatRecord | None:
-    try:
-        return msgspec.convert(value, ChatRecord) if isinstance(value, dict) else None
-    except (msgspec.ValidationError, RecursionError):
-        return None
-
-
-def bubble_order(record: ChatRecord, fields: Mapping[str, Any]) -> Numbering | None:
+def bubble_order(fields: ChatFields) -> Numbering | None:
     """The ids of a chat's bubbles in its order; None if it has none."""
-    for listed in (_bubble_list(fields.get(BUBBLE_LIST)), as_list(record.conversation)):
+    for name in (rules.BUBBLE_LIST, "conversation"):
+        listed = items_of(fields.get(name))
         if listed:
-            return _numbered(as_text(_bubble_id(b)) or str(at) for at, b in enumerate(listed))
-    return _numbered(as_dict(record.conversation_map))
+            ids = (as_text(as_dict(plain(bubble)).get("bubbleId")) for bubble in listed)
+            return _numbered(own or str(at) for at, own in enumerate(ids))
+    return _numbered(fields_of(fields.get("conversationMap")))
 
 
 def _numbered(names: Iterable[str]) -> Numbering | None:
@@ -121,26 +85,11 @@ def _numbered(names: Iterable[str]) -> Numbering | None:
     return order if len(order) else None
 
 
-def _bubble_list(value: Any) -> list[Any]:
-    if not isinstance(value, Raw):
-        return as_list(value)
-    try:
-        return _decode_bubble_list(value)
-    except BROKEN:
-        return as_list(loose(bytes(value)))
-
-
-def _bubble_id(listed: Any) -> Any:
-    if isinstance(listed, _ListedBubble):
-        return listed.bubble_id
-    return as_dict(listed).get("bubbleId")
-
-
-def extra_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+def extra_fields(fields: ChatFields) -> dict[str, Any]:
     """The fields of a chat that nothing else is made of."""
     extra = {}
     for name, value in fields.items():
-        if name in MAPPED_FIELDS:
+        if name in rules.MAPPED_FIELDS:
             continue
         # Measured before it is parsed, as states of the editor are long.
         data = bytes(value) if isinstance(value, Raw) else encoded(value)
@@ -153,8 +102,7 @@ def listed_chats(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """The chats in the value of a list, each with its id; decoded one at a time."""
     fields = fields_of(value)
     for name in rules.LIST_FIELDS:
-        for item in _items(fields.get(name)):
-            entry = as_dict(loose(bytes(item)) if isinstance(item, Raw) else item)
+        for entry in map(as_dict, map(plain, items_of(fields.get(name)))):
             chat_id = listed_id(entry)
             if chat_id is not None:
                 yield chat_id, entry
@@ -164,20 +112,7 @@ def listed_id(entry: dict[str, Any]) -> str | None:
     return as_text(entry.get("composerId")) or as_text(entry.get("tabId"))
 
 
-def _items(value: Any) -> list[Any]:
-    if not isinstance(value, Raw):
-        return as_list(value)
-    try:
-        return _decode_items(value)
-    except BROKEN:
-        return as_list(loose(bytes(value)))
-
-
 # -- bubbles ----------------------------------------------------------------------------------
-
-
-def _null() -> Raw:
-    return Raw(b"null")
 
 
 class BubbleHead(Struct, rename="camel"):
@@ -194,8 +129,8 @@ class BubbleHead(Struct, rename="camel"):
     checkpoint_id: Any = None
     text: Any = None
     raw_text: Any = None
-    thinking: Raw = field(default_factory=_null)
-    tool_former_data: Raw = field(default_factory=_null)
+    thinking: Raw = Raw(b"null")
+    tool_former_data: Raw = Raw(b"null")
 
 
 BUBBLE_DECODER = msgspec.json.Decoder(BubbleHead)
@@ -274,7 +209,7 @@ def metadata_of(bubble: dict[str, Any]) -> dict[str, Any]:
         del fields["context"]
     if isinstance(fields.get("toolFormerData"), dict):
         fields["toolFormerData"] = _call_metadata(fields["toolFormerData"])
-    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    return {name: value for name, value in fields.items() if value not in EMPTY}
 
 
 def _thinking_metadata(thinking: Any) -> Any:

@@ -85,29 +85,50 @@ CLIENT_TIMES = ("clientRpcSendTime", "clientSettleTime", "clientEndTime", "clien
 # Smaller values are no Unix times: clientStartTime may be a small float.
 CLIENT_TIME_MIN = 1e12  # milliseconds, 2001
 
-CHAT_FIELDS = (  # to the metadata of the session
+# The bubbles of a chat in its order.
+BUBBLE_LIST = "fullConversationHeadersOnly"
+CHAT_FIELDS = (  # to the metadata of the session, in snake_case
     "branches",
-    "context_token_limit",
-    "context_tokens_used",
-    "context_usage_percent",
-    "created_on_branch",
-    "files_changed_count",
-    "force_mode",
-    "forked_from",
-    "git_worktree",
-    "is_agentic",
-    "is_archived",
-    "is_best_of_n_subcomposer",
-    "newly_created_files",
+    "contextTokenLimit",
+    "contextTokensUsed",
+    "contextUsagePercent",
+    "createdOnBranch",
+    "filesChangedCount",
+    "forceMode",
+    "forkedFrom",
+    "gitWorktree",
+    "isAgentic",
+    "isArchived",
+    "isBestOfNSubcomposer",
+    "newlyCreatedFiles",
     "status",
     "subtitle",
     "todos",
-    "total_lines_added",
-    "total_lines_removed",
-    "tracked_git_repos",
-    "unified_mode",
-    "usage_data",
+    "totalLinesAdded",
+    "totalLinesRemoved",
+    "trackedGitRepos",
+    "unifiedMode",
+    "usageData",
 )
+READ_FIELDS = {
+    *CHAT_FIELDS,
+    "composerId",
+    "context",
+    "createdAt",
+    "lastUpdatedAt",
+    "latestConversationSummary",
+    "modelConfig",
+    "name",
+    "subComposerIds",
+    "subagentInfo",
+    "workspaceIdentifier",
+}
+# The others are shown as they are; so are those of these that are read in part.
+MAPPED_FIELDS = {BUBBLE_LIST, "conversation", "conversationMap", *READ_FIELDS} - {
+    "context",
+    "modelConfig",
+    "subagentInfo",
+}
 
 # -- lints ------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePath
 
 from agents_ledger.importers.parsing.databases import MAGIC
@@ -14,7 +14,7 @@ from agents_ledger.importers.port.source import (
     FileProbe,
     Project,
     RowFilter,
-    SelectRows,
+    SharedDatabase,
     Source,
     Table,
 )
@@ -115,14 +115,8 @@ class Cursor(Source):
     def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
         return cursor_projects.projects(path, probe)
 
-    def row_filter(
-        self,
-        path: Path,
-        select: SelectRows,
-        probe: FileProbe,
-        is_excluded: Callable[[Project], bool],
-    ) -> RowFilter:
-        return cursor_projects.row_filter(path, select, probe, is_excluded)
+    def row_filter(self, database: SharedDatabase) -> RowFilter:
+        return cursor_projects.row_filter(database)
 
     def derive(self, material: Material) -> Derivation:
         return tree.derive(material, self.version)

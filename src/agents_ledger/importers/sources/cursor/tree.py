@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from agents_ledger.importers.parsing.json_values import exchanges, path_of, pruned
+from agents_ledger.importers.parsing.json_values import EMPTY, exchanges, path_of, pruned
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, project_name
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import Material, SourceRow
@@ -41,12 +41,7 @@ from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.importers.transcript.turn_tree import TurnTree
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.records import digest
-from agents_ledger.model.imports.sources import (
-    Derivation,
-    DerivedSession,
-    Part,
-    SourceFile,
-)
+from agents_ledger.model.imports.sources import Derivation, DerivedSession, Part, SourceFile
 from agents_ledger.model.text import humanize
 from agents_ledger.model.turns import Turn
 
@@ -119,8 +114,8 @@ class _BubblePath:
     def __init__(self, chat: CursorChat, numbers: Sequence[int]) -> None:
         self._bubbles = chat.bubbles.values
         self._numbers = numbers
-        first = milliseconds(chat.get("created_at"))
-        last = milliseconds(chat.get("last_updated_at"))
+        first = milliseconds(chat.get("createdAt"))
+        last = milliseconds(chat.get("lastUpdatedAt"))
         bubbles = map(self._bubbles.read, numbers)
         self.times = filled_times(((b.at, b.role == "user") for b in bubbles), first, last)
 
@@ -309,11 +304,7 @@ class CursorTree(TurnTree):
         return self.add(parent, settled=True)
 
     def _add_branches(
-        self,
-        chat: CursorChat,
-        unlisted: _BubblePath,
-        starts: Sequence[int],
-        turns: Sequence[int],
+        self, chat: CursorChat, unlisted: _BubblePath, starts: Sequence[int], turns: Sequence[int]
     ) -> None:
         """Add what the chat no longer lists as branches, each below the turn it came after."""
         previous: tuple[int | None, int | None] = (None, None)  # base and last turn of a branch
@@ -332,7 +323,7 @@ class CursorTree(TurnTree):
     def _add_session(self, chat: CursorChat, path: _BubblePath, last: int | None) -> None:
         first = min(filter(None, path.times), default=0)
         rows = chain(chat.rows, (bubble.row for bubble in chat.bubbles.values))
-        last_updated = milliseconds(chat.get("last_updated_at"))
+        last_updated = milliseconds(chat.get("lastUpdatedAt"))
         self.sessions.append(
             DerivedSession(
                 session_id=chat.id,
@@ -340,7 +331,7 @@ class CursorTree(TurnTree):
                 head=self._head(last),
                 file_ids=frozenset(row.file_id for row in rows),
                 title=as_text(chat.get("name")),
-                created_at=milliseconds(chat.get("created_at")) or first,
+                created_at=milliseconds(chat.get("createdAt")) or first,
                 updated_at=max(last_updated, max(path.times, default=0)),
                 is_subagent=chat.is_subagent,
                 parent_label=label_of(chat.parent) if chat.parent else None,
@@ -377,7 +368,7 @@ class CursorTree(TurnTree):
         )
 
     def _metadata(self, chat: CursorChat) -> dict[str, Any]:
-        fields = {name: pruned(chat.get(name)) for name in rules.CHAT_FIELDS}
+        fields = {_in_snake_case(name): pruned(chat.get(name)) for name in rules.CHAT_FIELDS}
         folder = self._folder(chat)
         # unifiedMode is chat, edit, agent, plan or debug.
         if fields["is_agentic"] is None and fields["unified_mode"]:
@@ -389,7 +380,7 @@ class CursorTree(TurnTree):
             "prompt": as_text(chat.task.get("prompt")),
             "composer": chat.extra,
         }
-        return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+        return {name: value for name, value in fields.items() if value not in EMPTY}
 
     def _folder(self, chat: CursorChat) -> str | None:
         """The folder of a chat, or else of the nearest parent that has one."""
@@ -406,7 +397,7 @@ class CursorTree(TurnTree):
 
     def _own_folder(self, chat: CursorChat) -> str | None:
         """By its record, by its workspace, by what was sent with a prompt."""
-        identifier = as_dict(chat.get("workspace_identifier"))
+        identifier = as_dict(chat.get("workspaceIdentifier"))
         sent = (chat.contexts[name] for name in sorted(chat.contexts))
         return (
             path_of(identifier.get("uri"))
@@ -491,6 +482,10 @@ class CursorTurns(LazyTurns):
         if not isinstance(plan.messages[-1].record, SourceRow):
             turn.close_calls()
         return builder.build()
+
+
+def _in_snake_case(name: str) -> str:
+    return re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name)
 
 
 def _is_prompt(member: _TimedBubble) -> bool:

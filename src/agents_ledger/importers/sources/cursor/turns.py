@@ -8,13 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
-from agents_ledger.importers.parsing.json_values import (
-    dicts,
-    json_or_text,
-    loose,
-    path_of,
-    pruned,
-)
+from agents_ledger.importers.parsing.json_values import dicts, json_or_text, loose, path_of, pruned
 from agents_ledger.importers.parsing.lenient_json import (
     as_dict,
     as_list,

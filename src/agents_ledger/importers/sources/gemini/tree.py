@@ -6,13 +6,12 @@ it worked for, in a file next to it. A chat is identified by its id and its star
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from msgspec import Raw, Struct, field
+from msgspec import Raw, field
 
 from agents_ledger.importers.parsing.json_spans import (
     Pieces,
@@ -40,56 +39,37 @@ from agents_ledger.importers.sources.gemini.projects import (
     folder_with_hash,
     root_in,
 )
-from agents_ledger.importers.sources.gemini.turns import GeminiTurnContext, build_turn
+from agents_ledger.importers.sources.gemini.turns import GeminiTurn, GeminiTurnContext
 from agents_ledger.importers.transcript.columns import NONE
-from agents_ledger.importers.transcript.lines import (
-    DocumentStates,
-    record_of,
-    report_malformed,
-    scoped_id,
-)
+from agents_ledger.importers.transcript.lines import record_of, report_malformed, scoped_id
+from agents_ledger.importers.transcript.message_log import LogMessage, LogSession, MessageFamily
 from agents_ledger.importers.transcript.message_tree import (
     ActiveBranch,
     MessageNode,
-    MessageNodes,
     MessageTree,
     MessageTurn,
-    MessageTurns,
-    message_node,
 )
-from agents_ledger.model.imports.sources import (
-    Derivation,
-    DerivedSession,
-    SourceFile,
-    SourceTitle,
-)
-from agents_ledger.model.turns import MessageSource, Turn
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
+from agents_ledger.model.imports.sources import DerivedSession, SourceFile
+from agents_ledger.model.turns import MessageSource
 
 
-class GeminiSession(Struct):
-    """A chat, and what its files say of it."""
+class GeminiSession(LogSession):
+    """A chat, and what its files say of it. Its `id` is what the chat says: another may have it."""
 
-    own_id: str  # as the chat says; another chat may have the same
-    start: str
-    number: int
-    file_ids: set[int] = field(default_factory=set)
-    live: ActiveBranch = field(
-        default_factory=ActiveBranch
-    )  # the messages that the program would show
+    start: str = ""
+    number: int = 0
+    live: ActiveBranch = field(default_factory=ActiveBranch)  # what the program would show
     head: dict[str, Any] = field(default_factory=dict)
-    parent: str | None = None
-    folder: str | None = None
-    first_at: int = 0
-    last_at: int = 0
     shares_id: bool = False  # with an earlier chat
 
     @property
     def session_id(self) -> str:
-        return f"{self.own_id}:{self.start or 'undated'}" if self.shares_id else self.own_id
+        return f"{self.id}:{self.start or 'undated'}" if self.shares_id else self.id
 
     @property
     def is_subagent(self) -> bool:
-        return self.head.get("kind") == "subagent" or self.parent is not None
+        return self.head.get("kind") == "subagent" or self.parent_id is not None
 
     def describe(self, head: dict[str, Any]) -> None:
         """Take what a record says of the session; fields that it omits stay."""
@@ -101,20 +81,15 @@ class GeminiSession(Struct):
         starts = filter(milliseconds, (chat.head.get("startTime") for chat in (self, later)))
         self.head |= later.head | {"startTime": min(starts, key=milliseconds, default=None)}
         self.live = later.live
-        self.first_at = min(filter(None, (self.first_at, later.first_at)), default=0)
-        self.last_at = max(self.last_at, later.last_at)
+        self.created_at = min(filter(None, (self.created_at, later.created_at)), default=0)
+        self.updated_at = max(self.updated_at, later.updated_at)
 
 
-class GeminiTree:
+class GeminiTree(MessageFamily):
     def __init__(self, material: Material, version: int) -> None:
-        self.material = material
-        self.version = version
-        self.nodes = MessageNodes(material.limits)
+        super().__init__(material, version)
         self.chats: dict[tuple[str, str], GeminiSession] = {}  # by id and start
-        self.chat_of = array("I")  # by message, the number of its chat
         self.shared: dict[tuple[int, int], None] = {}  # pairs of chats with a common message
-        self.states = DocumentStates()
-        self.roots: list[SourceTitle] = []
         for file in material.files:
             if file.path.endswith(ROOT_FILE):
                 self._read_root(file)
@@ -127,6 +102,7 @@ class GeminiTree:
         self.spawned = dict(self._spawned())
         subagents = (session for session in self.sessions if session.is_subagent)
         self.subagent_files = {file_id for session in subagents for file_id in session.file_ids}
+        self._find_folders()
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -134,7 +110,7 @@ class GeminiTree:
         folder = root_in(next(self.material.blocks(file), b""))
         self.material.count(ROOT_FILE, "derived" if folder else "unmapped")
         if folder:
-            self.roots.append(folder_title(folder, file))
+            self.titles.append(folder_title(folder, file))
 
     def _read_document(self, file: SourceFile) -> None:
         document = read_document(self.material, file, raw_dict, "a chat")
@@ -165,7 +141,7 @@ class GeminiTree:
     ) -> None:
         if "$rewindTo" in record:
             # The messages from this one on become a branch; an unknown id rewinds everything.
-            target = scoped_id(rules.NAME, session.own_id, str(parse_json(record["$rewindTo"])))
+            target = scoped_id(rules.NAME, session.id, str(parse_json(record["$rewindTo"])))
             session.live.cut(self.nodes.number(target))
             self.material.count("$rewindTo", "derived")
         elif "id" in record:
@@ -233,27 +209,23 @@ class GeminiTree:
             kind = "failure"
         self.material.count(type_, "derived" if is_mapped else "unmapped")
         at = self.material.timestamp(head.timestamp or head.ts, file)
-        session.first_at = session.first_at or at
-        session.last_at = max(session.last_at, at)
+        session.seen(at)
         name = str(head.id if head.id is not None else number)
-        node_id = scoped_id(rules.NAME, session.own_id, name)
-        self.nodes.put(node_id, message_node(kind, None, data, record, file.id))
-        node = self.nodes.number(node_id)
-        if node == len(self.chat_of):
-            self.chat_of.append(session.number)
-        elif self.chat_of[node] != session.number:
-            self.shared[self.chat_of[node], session.number] = None
+        message = LogMessage(scoped_id(rules.NAME, session.id, name), kind, data)
+        node = self.put(message, None, record, file, session=session.number)
+        if self.session_of[node] != session.number:
+            self.shared[self.session_of[node], session.number] = None
         return node
 
     def _chat(self, file: SourceFile, fields: dict[str, Raw]) -> GeminiSession:
         path = Path(file.path)
         own_id, start = records.session_key(path, fields)
-        new = GeminiSession(own_id, start, len(self.chats))
+        new = GeminiSession(own_id, start=start, number=len(self.chats))
         session = self.chats.setdefault((own_id, start), new)
         session.file_ids.add(file.id)
         folder = path.parent
         if folder.name != "chats" and folder.parent.name == "chats" and folder.name != own_id:
-            session.parent = folder.name
+            session.parent_id = folder.name
         return session
 
     # -- sessions -----------------------------------------------------------------------------
@@ -291,22 +263,22 @@ class GeminiTree:
         """
         by_id: dict[str, list[GeminiSession]] = {}
         for session in self.sessions:
-            by_id.setdefault(session.own_id, []).append(session)
+            by_id.setdefault(session.id, []).append(session)
         for first, *rest in (sorted(chats, key=_age) for chats in by_id.values()):
             last = first.live.last
             waits = last != NONE and self.nodes.values.read(last).kind == "prompt"
             for session in rest:
                 session.shares_id = True
-                is_within = first.first_at <= session.first_at <= first.last_at
+                is_within = first.created_at <= session.created_at <= first.updated_at
                 if session.is_subagent or is_within or waits:
-                    session.parent = session.parent or first.own_id
+                    session.parent_id = session.parent_id or first.id
                     yield session, first
 
     def _nested(self) -> Iterator[tuple[GeminiSession, GeminiSession]]:
         """Subagents whose files are in the folder of their session, each with that session."""
         by_id = {session.session_id: session for session in self.sessions}
         for session in self.sessions:
-            parent = by_id.get(session.parent or "")
+            parent = by_id.get(session.parent_id or "")
             if parent is not None and not session.shares_id:
                 yield session, parent
 
@@ -324,7 +296,7 @@ class GeminiTree:
         titles = {title.record_id: title.title for title in self.material.titles(hashes)}
         for session in self.sessions:
             session.folder = titles.get(str(session.head.get("projectHash")))
-        for node, number in enumerate(self.chat_of):
+        for node, number in enumerate(self.session_of):
             session = self.by_number[number]
             project_hash = as_text(session.head.get("projectHash"))
             if project_hash and session.folder is None:
@@ -334,38 +306,35 @@ class GeminiTree:
 
     # -- derivation ---------------------------------------------------------------------------
 
-    def derivation(self) -> Derivation:
-        self._find_folders()
-        tree = MessageTree(self.nodes)
-        for node in tree.unplanned():
-            self._uncount(node)
-        return Derivation(
-            turns=GeminiTurns(tree, self),
-            sessions=tuple(self._sessions(tree)),
-            faults=tuple(self.material.faults),
-            counts=self.material.counts,
-            superseded=self.states.superseded(),
-            titles=tuple(self.roots),
-        )
-
     def _uncount(self, node: MessageNode) -> None:
         """A notice that no prompt has followed yet makes no row."""
-        type_ = str(
-            decode_leniently(records.decode_message_head, self.material.bytes_of(node.record)).type
-        )
+        data = self.material.bytes_of(node.record)
+        type_ = str(decode_leniently(records.decode_message_head, data).type)
         if type_ in rules.NOTICES:
             self.material.count(type_, "derived", -1)
             self.material.count(type_, "unmapped")
 
-    def turn_context(self, turn: MessageTurn) -> GeminiTurnContext:
+    def context(self, turn: MessageTurn) -> bytes:
+        return self._turn_context(turn).evidence()
+
+    def build_turn(
+        self, builder: TurnBuilder, turn: MessageTurn, messages: Iterable[LogMessage]
+    ) -> None:
+        content = GeminiTurn(builder, self._turn_context(turn))
+        for message in messages:
+            content.add(message.id, message.kind, message.record)
+
+    def _turn_context(self, turn: MessageTurn) -> GeminiTurnContext:
         node_ids = [node_id for _, node_id in turn.members]
         files = {file_id for node_id in node_ids for file_id in self.nodes.read(node_id).file_ids}
         asked_by: MessageSource = "human" if files.isdisjoint(self.subagent_files) else "agent"
-        session = self.by_number[self.chat_of[self.nodes.number(node_ids[0])]]
+        session = self.by_number[self.session_of[self.nodes.number(node_ids[0])]]
         spawned = self.spawned.get(session.session_id, {})
         return GeminiTurnContext(asked_by, session.folder, spawned)
 
-    def _sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
+    def derived_sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
+        for node in tree.unplanned():
+            self._uncount(node)
         for session in self.sessions:
             head, folder = session.head, session.folder
             metadata = {name: head[name] for name in rules.SESSION_FIELDS if head.get(name)}
@@ -377,25 +346,13 @@ class GeminiTree:
                 head=tree.head(session.live.last),
                 file_ids=frozenset(session.file_ids),
                 title=as_text(head.get("summary")),
-                created_at=milliseconds(head.get("startTime")) or session.first_at,
-                updated_at=milliseconds(head.get("lastUpdated")) or session.last_at,
+                created_at=milliseconds(head.get("startTime")) or session.created_at,
+                updated_at=milliseconds(head.get("lastUpdated")) or session.updated_at,
                 is_subagent=session.is_subagent,
-                parent_label=f"{rules.NAME}:{session.parent}" if session.parent else None,
+                parent_label=f"{rules.NAME}:{session.parent_id}" if session.parent_id else None,
                 routing_key=folder,
                 metadata=metadata,
             )
-
-
-class GeminiTurns(MessageTurns):
-    def __init__(self, tree: MessageTree, chats: GeminiTree) -> None:
-        self.chats = chats
-        super().__init__(tree, chats.version)
-
-    def context(self, turn: MessageTurn) -> bytes:
-        return self.chats.turn_context(turn).evidence()
-
-    def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
-        return build_turn(self.chats.material, turn, messages, self.chats.turn_context(turn))
 
 
 def _age(session: GeminiSession) -> tuple[bool, bool, str]:

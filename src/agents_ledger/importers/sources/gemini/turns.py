@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from agents_ledger.importers.parsing.lenient_json import (
@@ -13,14 +13,12 @@ from agents_ledger.importers.parsing.lenient_json import (
     without_data,
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.sources.gemini import rules
 from agents_ledger.importers.sources.gemini.records import content_of, is_cancellation
 from agents_ledger.importers.transcript.field_maps import token_counts
-from agents_ledger.importers.transcript.lines import record_of
-from agents_ledger.importers.transcript.message_tree import MessageKind, MessageNode, MessageTurn
+from agents_ledger.importers.transcript.message_tree import MessageKind
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.model.turns import MessageSource, Turn
+from agents_ledger.model.turns import MessageSource
 
 
 class GeminiTurnContext(NamedTuple):
@@ -36,19 +34,7 @@ class GeminiTurnContext(NamedTuple):
         return f"Told({fields})".encode()
 
 
-def build_turn(
-    material: Material,
-    turn: MessageTurn,
-    messages: Sequence[tuple[str, MessageNode]],
-    context: GeminiTurnContext,
-) -> Turn:
-    building = _GeminiTurn(TurnBuilder(turn.id, turn.parent, material.limits), context)
-    for message_id, node in messages:
-        building.add(message_id, node.kind, record_of(material, node.record))
-    return building.builder.build()
-
-
-class _GeminiTurn:
+class GeminiTurn:
     def __init__(self, builder: TurnBuilder, context: GeminiTurnContext) -> None:
         self.builder = builder
         self.builder.workspace_path = context.folder

@@ -125,7 +125,7 @@ def in_camel(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     expected = set(names)
     renamed: dict[str, Any] = {}
     for name, value in fields.items():
-        camel = _camel(str(name))
+        camel = in_camel_case(str(name))
         if name not in expected and camel in expected:
             renamed.setdefault(camel, value)
         else:
@@ -133,7 +133,7 @@ def in_camel(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return renamed
 
 
-def _camel(name: str) -> str:
+def in_camel_case(name: str) -> str:
     if len(name) > NAME_MAX:  # splitting a name of megabytes would take gigabytes
         return name
     first, *rest = name.split("_")

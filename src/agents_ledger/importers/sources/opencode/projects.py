@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 from agents_ledger.importers.parsing.databases import MAGIC
@@ -11,7 +11,7 @@ from agents_ledger.importers.parsing.json_values import loose
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_text
 from agents_ledger.importers.parsing.row_filter import BySession, excluded_sessions
 from agents_ledger.importers.port.limits import LIMITS
-from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project, SelectRows
+from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project, SharedDatabase
 from agents_ledger.importers.sources.opencode.rules import (
     PROJECTS,
     SESSION_TABLES,
@@ -100,8 +100,9 @@ def _of_project(storage: Path, project: str, probe: FileProbe) -> list[Project] 
     return [folder] if folder else None
 
 
-def row_filter(select: SelectRows, is_excluded: Callable[[Project], bool]) -> BySession:
+def row_filter(database: SharedDatabase) -> BySession:
     """Keep the rows of a database that do not belong to sessions of excluded projects."""
+    select, is_excluded = database.select, database.is_excluded
     rows = select(PROJECTS, ("id", "worktree"))
     worktrees = {str(name): str(path) for name, path in rows if path}
     sessions: set[str] = set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -90,26 +89,30 @@ def tasks_in(content: bytes) -> list[OpencodeTask]:
 def to_first_format(kind: str, data: Fields) -> tuple[Fields, MessageParts]:
     """A message of the second format and its parts, as the first format would have them."""
     info = {name: value for name, value in data.items() if name not in BECOME_PARTS}
-    return _TRANSLATIONS[kind](info, data)
+    role = {"assistant": "assistant", "compaction": "assistant", "system": "system"}
+    info["role"] = role.get(kind, "user")
+    parts = [_text(data.get("text"), synthetic=kind in ("synthetic", "skill"))]
+    match kind:
+        case "user":
+            skills = dicts(data.get("skills"))
+            parts += [_text(skill.get("text"), synthetic=True) for skill in skills]
+            parts += map(_file, dicts(data.get("files")))
+            info["skills"] = [{k: v for k, v in skill.items() if k != "text"} for skill in skills]
+        case "shell":
+            parts = [_text(data.get("command")), _shell_call(data)]
+        case "assistant":
+            model, blocks = as_dict(data.get("model")), dicts(data.get("content"))
+            info |= {"modelID": model.get("id"), "providerID": model.get("providerID")}
+            parts = [_call(block) if block.get("type") == "tool" else block for block in blocks]
+        case "compaction":
+            info["summary"] = True
+            part = {"type": "compaction", "auto": data.get("reason") == "auto"}
+            parts = [_text(data.get("summary")), part]
+    return info, parts
 
 
-def _user(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
-    skills = dicts(data.get("skills"))
-    texts = (_text(skill.get("text"), synthetic=True) for skill in skills)
-    parts = [_text(data.get("text")), *texts, *map(_file, dicts(data.get("files")))]
-    names = [{key: value for key, value in skill.items() if key != "text"} for skill in skills]
-    return {**info, "role": "user", "skills": names}, parts
-
-
-def _synthetic(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
-    return {**info, "role": "user"}, [_text(data.get("text"), synthetic=True)]
-
-
-def _system(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
-    return {**info, "role": "system"}, [_text(data.get("text"))]
-
-
-def _shell(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
+def _shell_call(data: Fields) -> Fields:
+    """The call of a command that a user ran."""
     times, output = as_dict(data.get("time")), data.get("output")
     truncated = as_dict(output).get("truncated")
     state = {
@@ -119,32 +122,7 @@ def _shell(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
         "metadata": pruned({"exit": data.get("exit"), "truncated": truncated}),
         "time": {"start": times.get("created"), "end": times.get("completed")},
     }
-    call = {"type": "tool", "tool": "shell", "callID": data.get("shellID"), "state": state}
-    return {**info, "role": "user"}, [_text(data.get("command")), call]
-
-
-def _assistant(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
-    model = as_dict(data.get("model"))
-    ids = {"modelID": model.get("id"), "providerID": model.get("providerID")}
-    blocks = dicts(data.get("content"))
-    parts = [_call(block) if block.get("type") == "tool" else block for block in blocks]
-    return {**info, **ids, "role": "assistant"}, parts
-
-
-def _compaction(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
-    part = {"type": "compaction", "auto": data.get("reason") == "auto"}
-    return {**info, "role": "assistant", "summary": True}, [_text(data.get("summary")), part]
-
-
-_TRANSLATIONS: dict[str, Callable[[Fields, Fields], tuple[Fields, MessageParts]]] = {
-    "user": _user,
-    "synthetic": _synthetic,
-    "skill": _synthetic,
-    "system": _system,
-    "shell": _shell,
-    "assistant": _assistant,
-    "compaction": _compaction,
-}
+    return {"type": "tool", "tool": "shell", "callID": data.get("shellID"), "state": state}
 
 
 def _text(text: Any, *, synthetic: bool = False) -> Fields:
@@ -170,10 +148,7 @@ def _call(call: Fields) -> Fields:
         "output": "\n\n".join(texts) or state.get("output"),
         "attachments": [block for block in content if as_dict(block).get("type") != "text"],
         "error": as_text(as_dict(error).get("message")) or error,
-        "time": {
-            "start": times.get("ran") or times.get("created"),
-            "end": times.get("completed"),
-        },
+        "time": {"start": times.get("ran") or times.get("created"), "end": times.get("completed")},
     }
     return {"type": "tool", "tool": call.get("name"), "callID": call.get("id"), "state": state}
 

@@ -6,17 +6,23 @@ docs/sources/opencode.md describes the rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePath
 
 from agents_ledger.importers.parsing.databases import MAGIC
 from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.port.material import Material
-from agents_ledger.importers.port.source import FileProbe, Project, RowFilter, SelectRows, Source
+from agents_ledger.importers.port.source import (
+    FileProbe,
+    Project,
+    RowFilter,
+    SharedDatabase,
+    Source,
+)
 from agents_ledger.importers.sources.opencode.projects import projects, row_filter
 from agents_ledger.importers.sources.opencode.rules import FOLDERS, NAME, TABLES
 from agents_ledger.importers.sources.opencode.storage import StorageReader
-from agents_ledger.importers.sources.opencode.tree import build_tree
+from agents_ledger.importers.sources.opencode.tree import OpencodeTree
 from agents_ledger.importers.sources.opencode.turns import OpencodeTurns
 from agents_ledger.model.imports.sources import Derivation, SourceKind
 
@@ -88,21 +94,15 @@ class OpenCode(Source):
     def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
         return projects(path, probe)
 
-    def row_filter(
-        self,
-        path: Path,
-        select: SelectRows,
-        probe: FileProbe,
-        is_excluded: Callable[[Project], bool],
-    ) -> RowFilter:
-        return row_filter(select, is_excluded)
+    def row_filter(self, database: SharedDatabase) -> RowFilter:
+        return row_filter(database)
 
     def derive(self, material: Material) -> Derivation:
         storage = StorageReader(material)
-        tree, sessions = build_tree(storage)
+        tree = OpencodeTree(storage)
         return Derivation(
             turns=OpencodeTurns(tree, self.version),
-            sessions=tuple(sessions),
+            sessions=tuple(tree.derived_sessions),
             faults=tuple(material.faults),
             counts=material.counts,
             superseded=frozenset(storage.superseded),

@@ -19,10 +19,9 @@ from agents_ledger.importers.sources.opencode import rules
 from agents_ledger.importers.sources.opencode.messages import (
     WEAKEST,
     MessageStore,
-    RecordLoader,
     RecordPlace,
-    kind_of_type,
-    rank_of,
+    StoredMessage,
+    StoredPart,
     within_export,
 )
 from agents_ledger.importers.sources.opencode.records import (
@@ -64,7 +63,7 @@ class OpencodeSession(Struct):
 class StorageReader:
     def __init__(self, material: Material) -> None:
         self.sessions: dict[str, OpencodeSession] = {}
-        self.messages = MessageStore(RecordLoader(material))
+        self.messages = MessageStore(material)
         self.superseded: set[int] = set()  # files
         self._material = material
         # Before all rows: before version 2, session_message only repeated the first format.
@@ -73,7 +72,7 @@ class StorageReader:
         for file in material.files:
             if file.kind == "rows":
                 for row in material.rows(file):
-                    self._row(file, row)
+                    self._row(row)
             else:
                 self._document(file, is_newest=newest[file.path] == file.generation)
         self._assign_messages()
@@ -93,7 +92,7 @@ class StorageReader:
 
     # -- rows of a database -------------------------------------------------------------------
 
-    def _row(self, file: SourceFile, row: SourceRow) -> None:
+    def _row(self, row: SourceRow) -> None:
         values = row.values or {}
         name = as_text(values.get("id"))
         if row.table not in rules.DERIVED or name is None:
@@ -104,51 +103,46 @@ class StorageReader:
                 self._add_revert(name, loose(values.get("revert")), values.get("time_updated"))
             self._material.count(f"{row.table} (earlier)", "unmapped")
         elif row.table in rules.SESSIONS:
-            self._session_row(name, values, row, file)
+            self._session_row(name, values, row)
         else:
-            self._message_row(name, values, row, file)
+            self._message_row(name, values, row)
 
-    def _session_row(
-        self, name: str, values: dict[str, Any], row: SourceRow, file: SourceFile
-    ) -> None:
+    def _session_row(self, name: str, values: dict[str, Any], row: SourceRow) -> None:
         fields = {key: value for key, value in values.items() if value is not None}
         for key in ("model", "metadata", "revert", "summary_diffs"):
             fields[key] = loose(fields.get(key))
+        boundary = loose(values.get("fork_boundary"))
         fields |= {
             "parentID": values.get("parent_id"),
             "projectID": values.get("project_id"),
-            "fork": {
-                "sessionID": values.get("fork_session_id"),
-                "boundary": loose(values.get("fork_boundary")),
-            },
+            "fork": {"sessionID": values.get("fork_session_id"), "boundary": boundary},
             "time": {"created": values.get("time_created"), "updated": values.get("time_updated")},
         }
         # 0 is a file or an export: a row prevails over it, and the second format over the first.
         generation = 1 + rules.SESSIONS.index(row.table)
-        self._add_session(name, fields, (generation, row.length, row.digest), file)
+        self._add_session(name, fields, (generation, row.length, row.digest), row.file_id)
         self.session(name).is_second_format |= generation > 1
         self._material.count(row.table, "derived")
 
-    def _message_row(
-        self, name: str, values: dict[str, Any], row: SourceRow, file: SourceFile
-    ) -> None:
-        record = decoded(values.get("data"), RECORD_DECODER)
+    def _message_row(self, name: str, values: dict[str, Any], row: SourceRow) -> None:
+        cell = values.get("data")
+        record = decoded(cell, RECORD_DECODER)
         if record is None:
             self._material.fault(row, f"{row.table} {name} is not what it should be")
             self._material.count(row.table, "malformed")
             return
-        place = RecordPlace(file, row.offset, row.length, row.digest, values.get("data"))
+        held = cell if self._material.holds else None
+        place = RecordPlace(row.file_id, True, row.offset, row.length, row.digest, held)
         record.id, record.session = name, values.get("session_id")
         record.message = values.get("message_id")
-        updated = milliseconds(values.get("time_updated"))
         is_used = True
         if row.table == "message":
-            self._add_message(record, place, values.get("time_created"), updated)
+            self._add_message(record, place, values)
         elif row.table == "part":
             self._add_part(record, place)
         else:
             record.type = values.get("type")
-            is_used = self._add_second_format(record, place, values, updated)
+            is_used = self._add_second_format(record, place, values)
         self._material.count(row.table, "derived" if is_used else "unmapped")
 
     # -- files and exports --------------------------------------------------------------------
@@ -169,7 +163,13 @@ class StorageReader:
             return
         kind = record.kind
         if is_newest:
-            self._add(kind, record, RecordPlace(file, 0, len(data), digest(data)), data)
+            place = RecordPlace(file.id, False, 0, len(data), digest(data))
+            if kind == "session":
+                self._add_document_session(str(record.id), as_dict(loose(data)), place)
+            elif kind == "export":
+                self._add_export(record, place, PurePath(file.path).stem)
+            else:
+                self._add(record, place)
             is_used = kind in DERIVED_DOCUMENTS
             self._material.count(kind, "derived" if is_used else "unmapped")
             return
@@ -181,36 +181,27 @@ class StorageReader:
             self.superseded.add(file.id)
         self._material.count(f"{kind} (earlier)", "unmapped")
 
-    def _add(self, kind: str, record: OpencodeRecord, place: RecordPlace, data: bytes) -> None:
-        if kind == "part":
+    def _add(self, record: OpencodeRecord, place: RecordPlace) -> None:
+        if record.kind == "part":
             self._add_part(record, place)
-        elif kind == "message":
-            self._add_message(record, place, None)
-        elif kind == "session":
-            standing = (0, place.length, place.fingerprint)
-            self._add_session(str(record.id), as_dict(loose(data)), standing, place.file)
-        elif kind == "export":
-            self._add_export(record, place)
+        elif record.kind == "message":
+            self._add_message(record, place, {})
 
-    def _add_export(self, record: OpencodeRecord, place: RecordPlace) -> None:
+    def _add_export(self, record: OpencodeRecord, place: RecordPlace, name: str) -> None:
         fields, messages = as_dict(record.info), as_list(record.messages)
-        session = _exported_id(fields, as_dict(messages[0]) if messages else {}, place.file)
+        session = _exported_id(fields, as_dict(messages[0]) if messages else {}, name)
         parent = as_text(fields.get("parentID"))
         is_readable = parent and rules.READABLE_SESSION.fullmatch(parent)
         fields = {**fields, "parentID": parent if is_readable else None}
-        self._add_session(session, fields, (0, place.length, place.fingerprint), place.file)
+        self._add_document_session(session, fields, place)
         for index, entry in enumerate(map(as_dict, messages)):
             info = entry.get("info", entry)  # in the second format there are no parts
-            name = f"{session}:{index}"
-            message = self._add_exported(
-                info, place, within_export(index), fallback=name, session=session
-            )
+            at = within_export(index)
+            message = self._add_exported(info, place, at, f"{session}:{index}", session)
             before = message or ""
             for number, part in enumerate(as_list(entry.get("parts"))):
                 at, name = within_export(index, number), f"{before}:{number:06}"
-                part_id = self._add_exported(
-                    part, place, at, fallback=name, session=session, message=message
-                )
+                part_id = self._add_exported(part, place, at, name, session, message=message)
                 # Parts are ordered by id: a made-up one must sort after the real one before it.
                 before = before if part_id in (None, name) else str(part_id)
 
@@ -219,9 +210,9 @@ class StorageReader:
         value: Any,
         export: RecordPlace,
         at: int,
-        *,
         fallback: str,
         session: str,
+        *,
         message: str | None = None,
     ) -> str | None:
         """Add a message of an export, or a part of one, and return its id. `fallback` is the id of
@@ -234,20 +225,23 @@ class StorageReader:
         record.message = message or record.message
         is_readable = rules.READABLE_SESSION.fullmatch(str(record.session))
         record.session = record.session if is_readable else session
-        place = RecordPlace(export.file, at, len(data), digest(data))
+        place = RecordPlace(export.file_id, False, at, len(data), digest(data))
         if message is not None or as_text(record.role):
-            self._add(record.kind, record, place, data)
-        elif self._add_second_format(record, place, {"seq": at}, 0):
+            self._add(record, place)
+        elif self._add_second_format(record, place, {"seq": at}):
             self.session(session).is_second_format = True
         return str(record.id)
 
     # -- records ------------------------------------------------------------------------------
 
+    def _add_document_session(self, name: str, fields: dict[str, Any], place: RecordPlace) -> None:
+        self._add_session(name, fields, (0, place.length, place.fingerprint), place.file_id)
+
     def _add_session(
-        self, name: str, fields: dict[str, Any], standing: tuple[int, int, bytes], file: SourceFile
+        self, name: str, fields: dict[str, Any], standing: tuple[int, int, bytes], file_id: int
     ) -> None:
         session = self.session(name)
-        session.file_ids.add(file.id)
+        session.file_ids.add(file_id)
         self._add_revert(name, fields.get("revert"), as_dict(fields.get("time")).get("updated"))
         if standing > session.standing:
             session.fields, session.standing = fields, standing
@@ -260,24 +254,20 @@ class StorageReader:
             reverts[first] = max(reverts.get(first, 0), milliseconds(updated))
 
     def _add_message(
-        self, record: OpencodeRecord, place: RecordPlace, created: Any, updated: int = 0
+        self, record: OpencodeRecord, place: RecordPlace, values: dict[str, Any]
     ) -> None:
+        """Add a message of the first format. `values`: those of its row."""
         session = as_text(record.session)
-        if session is None:
-            return
-        is_summary = bytes(record.summary) == b"true"
-        self.messages.add(
-            str(record.id),
-            place,
-            session=session,
-            created=milliseconds(as_dict(record.time).get("created")) or milliseconds(created),
-            kind=(rules.ASKS if record.role == "user" else rules.ANSWERS)
-            | rules.SUMMARY * is_summary,
-            rank=rank_of(updated, is_first_format=True),
-        )
+        if session is not None:
+            role = rules.ASKS if record.role == "user" else rules.ANSWERS
+            is_summary = bytes(record.summary) == b"true"
+            roles = role | rules.SUMMARY * is_summary
+            rank = _rank(values, is_first_format=True)
+            created = _created(record, values)
+            self.messages.add(str(record.id), StoredMessage(place, rank, session, created, roles))
 
     def _add_second_format(
-        self, record: OpencodeRecord, place: RecordPlace, values: dict[str, Any], updated: int
+        self, record: OpencodeRecord, place: RecordPlace, values: dict[str, Any]
     ) -> bool:
         """Add a message of the second format; False if it is not part of a conversation."""
         session, kind = as_text(record.session), as_text(record.type)
@@ -287,19 +277,18 @@ class StorageReader:
         if is_compaction and record.status not in (None, "completed"):
             return False
         # An upgraded compaction has the id of its prompt in the first format, which says more.
-        is_first = place.file.kind == "rows" and session not in self._second_format
-        rank = rank_of(updated, is_first_format=False)
-        created = milliseconds(as_dict(record.time).get("created"))
-        self.messages.add(
-            str(record.id),
+        is_weak = is_compaction or (place.is_row and session not in self._second_format)
+        message = StoredMessage(
             place,
-            session=session,
-            created=created or milliseconds(values.get("time_created")),
-            kind=kind_of_type(kind),
-            rank=WEAKEST if is_compaction or is_first else rank,
-            seq=as_number(values.get("seq")),
-            tasks=tasks_in(bytes(record.content)) if kind == "assistant" else None,
+            WEAKEST if is_weak else _rank(values, is_first_format=False),
+            session,
+            _created(record, values),
+            rules.TYPES[kind],
+            kind,
+            as_number(values.get("seq")),
+            tasks_in(bytes(record.content)) if kind == "assistant" else [],
         )
+        self.messages.add(str(record.id), message)
         return True
 
     def _add_part(self, record: OpencodeRecord, place: RecordPlace) -> None:
@@ -308,39 +297,38 @@ class StorageReader:
             return
         starts_session = str(record.tool) in rules.SUBAGENT_TOOLS
         task = task_of(as_dict(loose(bytes(record.state)))) if starts_session else None
-        self.messages.parts.add(part_id, place, self.messages.ids.add(message_id), task)
+        message = self.messages.reserve(message_id)
+        self.messages.parts.put(part_id, StoredPart(place, message=message, task=task))
 
     # -- once all are read --------------------------------------------------------------------
 
     def _assign_messages(self) -> None:
         """Give each session its messages and files."""
-        messages, parts = self.messages, self.messages.parts
-        names = messages.sessions
-        sessions = [self.session(names.name(number)) for number in range(len(names))]
-        for number in messages:
-            session = sessions[messages.session(number)]
-            session.messages.append(number)
-            session.file_ids.add(messages.file_id(number))
-        for part in parts:
-            message = parts.message(part)
-            if message in messages:
-                sessions[messages.session(message)].file_ids.add(parts.file_id(part))
-            elif not parts.is_within_export(part):  # a part without its message is not derived
+        for number, message in enumerate(self.messages.values):
+            if message.place is not None:
+                session = self.session(message.session)
+                session.messages.append(number)
+                session.file_ids.add(message.place.file_id)
+        for part in self.messages.parts.values:
+            message = self.messages.record(part.message)
+            if part.place is None:
+                continue
+            if message.place is not None:
+                self.session(message.session).file_ids.add(part.place.file_id)
+            elif part.place.is_row or not part.place.at:  # without its message it is not derived
                 self._material.count("part", "derived", -1)
                 self._material.count("part", "unmapped")
-        parts.group(len(messages))
+        self.messages.group_parts()
 
     def _link_tasks(self) -> None:
-        messages, parts = self.messages, self.messages.parts
-        started = [(parts.message(part), task) for part, task in sorted(parts.tasks.items())]
-        for message, tasks in sorted(messages.tasks.items()):
-            started += [(message, task) for task in tasks]
-        for message, task in started:
-            if message in messages:
-                caller = messages.sessions.name(messages.session(message))
-                if task.session != caller:
-                    child = self.session(task.session)
-                    child.task, child.parent = task, caller
+        started = [(p.message, p.task) for p in self.messages.parts.values if p.task is not None]
+        for number, message in enumerate(self.messages.values):
+            started += [(number, task) for task in message.tasks]
+        for number, task in started:
+            caller = self.messages.record(number)
+            if caller.place is not None and task.session != caller.session:
+                child = self.session(task.session)
+                child.task, child.parent = task, caller.session
 
     def _without_repeated(self, session: OpencodeSession) -> array[int]:
         messages = self.messages.without_repeated(
@@ -353,6 +341,17 @@ class StorageReader:
         return messages
 
 
+def _created(record: OpencodeRecord, values: dict[str, Any]) -> int:
+    own = milliseconds(as_dict(record.time).get("created"))
+    return own or milliseconds(values.get("time_created"))
+
+
+def _rank(values: dict[str, Any], *, is_first_format: bool) -> int:
+    """The later row prevails, and of two as late that of the first format, which says more than
+    what an upgrade made of it."""
+    return 2 * milliseconds(values.get("time_updated")) + is_first_format
+
+
 def _sessions_in_second_format(material: Material) -> set[str | None]:
     """The sessions of the second format, which decide how messages are read."""
     databases = [file for file in material.files if file.kind == "rows"]
@@ -360,9 +359,9 @@ def _sessions_in_second_format(material: Material) -> set[str | None]:
     return {as_text(row.key) for row in rows if row.table == rules.SESSIONS[1]}
 
 
-def _exported_id(session: dict[str, Any], first: dict[str, Any], file: SourceFile) -> str:
+def _exported_id(session: dict[str, Any], first: dict[str, Any], name: str) -> str:
     """The id of an exported session. An unreadable one is replaced by a hash of the time and text
-    that it begins with, and without times also of the name of its file."""
+    that it begins with, and without times also of `name`, that of its file."""
     info = as_dict(first.get("info"))
     for session_id in (session.get("id"), info.get("sessionID")):
         if isinstance(session_id, str) and rules.READABLE_SESSION.fullmatch(session_id):
@@ -370,5 +369,5 @@ def _exported_id(session: dict[str, Any], first: dict[str, Any], file: SourceFil
     times = [as_dict(fields.get("time")).get("created") for fields in (session, info or first)]
     texts = [part.get("text") for part in dicts(first.get("parts"))] or [first.get("text")]
     # Without a time two exports of the same first words may be of two sessions.
-    name = None if any(map(milliseconds, times)) else PurePath(file.path).stem
-    return f"export-{digest(encoded([times, texts, name])).hex()}"
+    parts = [times, texts, None if any(map(milliseconds, times)) else name]
+    return f"export-{digest(encoded(parts)).hex()}"

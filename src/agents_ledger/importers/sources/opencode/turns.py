@@ -15,8 +15,9 @@ from agents_ledger.importers.parsing.lenient_json import (
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.sources.opencode import rules
-from agents_ledger.importers.sources.opencode.messages import MessageStore, RecordStore
+from agents_ledger.importers.sources.opencode.messages import MessageStore, StoredRecord
 from agents_ledger.importers.sources.opencode.records import child_session, to_first_format
+from agents_ledger.importers.sources.opencode.storage import OpencodeSession
 from agents_ledger.importers.sources.opencode.tree import OpencodeTree, session_label
 from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
@@ -36,42 +37,39 @@ class OpencodeTurns(LazyTurns):
     def name(self, turn: int) -> str:
         return self._tree.name(turn)
 
-    def _prompt_source(self, turn: int) -> MessageSource:
-        return "agent" if self._tree.session(turn).parent else "human"
+    def _session(self, turn: int) -> OpencodeSession:
+        return self._tree.sessions[self._tree.turns.read(turn).session]
+
+    def _members(self, turn: int) -> list[int]:
+        return self._tree.turns.read(turn).messages
 
     def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
-        directory, is_compaction = (
-            self._tree.session(turn).directory,
-            self._tree.is_compaction(turn),
-        )
-        context = f"{directory};{is_compaction};{self._prompt_source(turn)};"
-        fingerprints, file_ids = [context.encode(errors="replace")], set()
-        for store, number in self._records(turn):
-            fingerprints.append(store.fingerprint(number))
-            file_ids.add(store.file_id(number))
-        return fingerprints, file_ids
+        session, is_compaction = self._session(turn), self._tree.turns.read(turn).is_compaction
+        context = f"{session.directory};{is_compaction};{_prompt_source(session)};"
+        places = [record.place for record in self._records(turn) if record.place is not None]
+        fingerprints = (place.fingerprint for place in places)
+        return [context.encode(errors="replace"), *fingerprints], {p.file_id for p in places}
 
-    def _records(self, turn: int) -> Iterator[tuple[RecordStore, int]]:
+    def _records(self, turn: int) -> Iterator[StoredRecord]:
         """The messages of a turn, each followed by its parts."""
-        for message in self._tree.members(turn):
-            yield self._messages, message
-            for part in self._messages.parts_of(message):
-                yield self._messages.parts, part
+        for message in self._members(turn):
+            yield self._messages.record(message)
+            yield from map(self._messages.parts.record, self._messages.parts_of(message))
 
     def record_ids(self, turn: int) -> Iterable[str]:
-        return map(self._messages.ids.name, self._tree.members(turn))
+        return map(self._messages.name, self._members(turn))
 
     def repeated_ids(self, turn: int) -> Iterable[str]:
-        return map(self._messages.ids.name, self._tree.copies.get(turn, ()))
+        return map(self._messages.name, self._tree.copies.get(turn, ()))
 
     def build(self, turn: int) -> Turn:
-        parent = self.parent_name(turn)
+        parent, session = self.parent_name(turn), self._session(turn)
         builder = TurnBuilder(self.name(turn), parent, self._messages.limits)
-        builder.workspace_path = self._tree.session(turn).directory
-        content = OpencodeTurnContent(builder, self._prompt_source(turn))
-        for number in self._tree.members(turn):
+        builder.workspace_path = session.directory
+        content = OpencodeTurnContent(builder, _prompt_source(session))
+        for number in self._members(turn):
             content.add(_read_message(self._messages, number))
-        if self._tree.is_compaction(turn) and parent is not None:
+        if self._tree.turns.read(turn).is_compaction and parent is not None:
             builder.compaction = Compaction(
                 "\n\n".join(content.summary),
                 parent,
@@ -80,6 +78,10 @@ class OpencodeTurns(LazyTurns):
                 trigger=content.trigger,
             )
         return builder.build()
+
+
+def _prompt_source(session: OpencodeSession) -> MessageSource:
+    return "agent" if session.parent else "human"
 
 
 class OpencodeMessage(NamedTuple):
@@ -94,14 +96,16 @@ class OpencodeMessage(NamedTuple):
 
 
 def _read_message(messages: MessageStore, number: int) -> OpencodeMessage:
-    name, kind, info = messages.ids.name(number), messages.type(number), messages[number]
-    if kind:
-        info, parts = to_first_format(kind, info)
-        named = [(f"{name}:{index}", part) for index, part in enumerate(parts)]
-        return OpencodeMessage(name, info, named)
-    store = messages.parts
-    named = [(store.ids.name(part), store[part]) for part in messages.parts_of(number)]
-    return OpencodeMessage(name, info, named)
+    name, message = messages.name(number), messages.record(number)
+    info = messages.content(message)
+    if message.type:
+        info, parts = to_first_format(message.type, info)
+        return OpencodeMessage(
+            name, info, [(f"{name}:{at}", part) for at, part in enumerate(parts)]
+        )
+    numbers, store = messages.parts_of(number), messages.parts
+    read = [(store.name(part), messages.content(store.record(part))) for part in numbers]
+    return OpencodeMessage(name, info, read)
 
 
 class OpencodeTurnContent:

@@ -106,7 +106,7 @@ class DatabaseEvents:
         number = min(max(seq, 0) + 1, LINE_NUMBER_MAX)
         self._sessions.setdefault(session_id, array("I")).append(len(self._sequence))
         self._sequence.append(seq)
-        self._offsets.add(SourceLine(self._file, start, len(data), number, data))
+        self._offsets.add_line(SourceLine(self._file, start, len(data), number, data))
 
     def transcripts(self) -> Iterator[DatabaseTranscript]:
         """The transcript of each session, with all versions of its events."""
@@ -138,14 +138,14 @@ class DatabaseEvents:
         if self._material.holds or len(batch) == 1:
             return {}
         events = sorted(chain.from_iterable(map(self._sessions.__getitem__, batch)))
-        return {event: self._offsets.bytes_of(event) for event in events}
+        return {event: self._offsets.data(event) for event in events}
 
     def _lines(
         self, events: Sequence[int], was_rewritten: bool, held: dict[int, bytes]
     ) -> Iterator[SourceLine]:
         seen: set[bytes] = set()
         for event in sorted(events, key=self._sequence.__getitem__) if was_rewritten else events:
-            data = held.pop(event, None) or self._offsets.bytes_of(event)
+            data = held.pop(event, None) or self._offsets.data(event)
             # An event that was moved or compressed is the same.
             if was_rewritten:
                 content = digest(unpacked(data))

@@ -11,7 +11,6 @@ from msgspec import Raw, Struct
 from agents_ledger.importers.parsing.lenient_json import (
     BROKEN,
     as_dict,
-    as_list,
     as_number,
     as_text,
     parse_json,
@@ -77,17 +76,6 @@ _decode_message = msgspec.json.Decoder(_MessageOnly).decode
 _decode_blocks = msgspec.json.Decoder(list[_PiBlock]).decode
 
 
-def record_without_message(fields: dict[str, Any]) -> PiRecord:
-    """An entry whose message is not an object."""
-    record = PiRecord()
-    for name, python_name in zip(
-        PiRecord.__struct_encode_fields__, PiRecord.__struct_fields__, strict=True
-    ):
-        if name in fields and name not in ("message", "summary", "content", "data", "usage"):
-            setattr(record, python_name, fields[name])
-    return record
-
-
 def kind_of(record: PiRecord) -> str | None:
     """The kind of entry that a record is; None if it is not part of a turn."""
     if record.type == "message" and record.message is not None:
@@ -135,14 +123,6 @@ def _content_parts(record: PiRecord, data: bytes, *, has_own_time: bool) -> tupl
     except BROKEN:
         whole = b""
     return whole, bytes(record.summary), bytes(record.content), bytes(record.data)
-
-
-def text_of(content: Any) -> str:
-    """The text of a content: a string, or the text blocks of a list."""
-    if isinstance(content, str):
-        return content
-    texts = [as_dict(b).get("text") for b in as_list(content) if as_dict(b).get("type") == "text"]
-    return "\n\n".join(text for text in texts if isinstance(text, str))
 
 
 def total_tokens(usage: object) -> int:

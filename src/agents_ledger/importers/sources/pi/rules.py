@@ -30,7 +30,6 @@ FILE_TOOLS = FileTools(
     },
     paths=("path", "file_path"),
 )
-PATCHED_FILE = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*\S)", re.M)
 COMPACTION_FILES: dict[str, FileKind] = {"readFiles": "read", "modifiedFiles": "written"}
 FAILURES = {"error", "forbidden", "timeout"}  # `details.status` of a result of OpenClaw
 SETTINGS = {  # by type of entry, our names and its fields

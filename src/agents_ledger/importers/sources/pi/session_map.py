@@ -20,11 +20,7 @@ from agents_ledger.importers.parsing.lenient_json import (
     parse_json,
 )
 from agents_ledger.importers.port.material import Material
-from agents_ledger.importers.sources.pi.database import (
-    CURRENT_SESSIONS,
-    EARLIER_SESSIONS,
-    SESSION_COLUMNS,
-)
+from agents_ledger.importers.sources.pi import database
 from agents_ledger.model.imports.sources import Fault, SourceFile
 
 
@@ -107,7 +103,10 @@ class SessionMap:
         """The map in a database, every version of a row; and the earlier sessions of keys, of which
         less is known."""
         for row in self.material.rows(
-            file, lambda row: row.table in CURRENT_SESSIONS or row.table in EARLIER_SESSIONS
+            file,
+            lambda row: (
+                row.table in database.CURRENT_SESSIONS or row.table in database.EARLIER_SESSIONS
+            ),
         ):
             values = row.values or {}
             key, entry = as_text(values.get("session_key")), _entry_of_row(row.table, values)
@@ -167,10 +166,10 @@ class SessionMap:
 
 
 def _entry_of_row(table: str, values: dict[str, Any]) -> MapEntry:
-    if table in CURRENT_SESSIONS:
+    if table in database.CURRENT_SESSIONS:
         entry = as_dict(parse_json(as_text(values.get("entry_json")) or "null"))
         times = {"updatedAt": entry.get("updatedAt", values.get("updated_at"))}
-        session_id = values.get(SESSION_COLUMNS[table])
+        session_id = values.get(database.SESSION_COLUMNS[table])
         return msgspec.convert({**entry, "sessionId": session_id, **times}, MapEntry)
     names = ("session_id", "channel", "chat_type", "display_name", "spawned_by")
     fields = {name: values.get(name) for name in names}

@@ -7,7 +7,7 @@ docs/sources/pi.md describes what is mapped. Start at rules.py (what an entry me
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agents_ledger.importers.parsing.databases import MAGIC
@@ -18,7 +18,7 @@ from agents_ledger.importers.port.source import (
     FileProbe,
     Project,
     RowFilter,
-    SelectRows,
+    SharedDatabase,
     Source,
 )
 from agents_ledger.importers.sources.pi.database import DATABASE, EVENTS, TABLES, session_filter
@@ -165,15 +165,9 @@ class OpenClaw(Source):
         folders = (probe.working_folder(path.parent / name) for name in names)
         return [folder for folder in folders if folder] or None
 
-    def row_filter(
-        self,
-        path: Path,
-        select: SelectRows,
-        probe: FileProbe,
-        is_excluded: Callable[[Project], bool],
-    ) -> RowFilter:
+    def row_filter(self, database: SharedDatabase) -> RowFilter:
         """All but the sessions of excluded projects."""
-        return session_filter(select, is_excluded)
+        return session_filter(database.select, database.is_excluded)
 
     def derive(self, material: Material) -> Derivation:
         return PiFamily(material, self.name).derivation(self.version)

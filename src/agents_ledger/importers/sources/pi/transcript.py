@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
 from functools import cmp_to_key
 from typing import Any, NamedTuple
 
-import msgspec
-
-from agents_ledger.importers.parsing.lenient_json import (
-    BROKEN,
-    as_number,
-    as_text,
-    parse_json,
-    repair_json,
-)
+from agents_ledger.importers.parsing.lenient_json import BROKEN, as_number, as_text, parse_json
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import Material, SourceLine
+from agents_ledger.importers.sources.pi import records, rules
 from agents_ledger.importers.sources.pi.database import DatabaseTranscript, unpacked
 from agents_ledger.importers.sources.pi.entries import (
     NAMED,
@@ -26,50 +18,10 @@ from agents_ledger.importers.sources.pi.entries import (
     PiEntries,
     SpawnedSession,
 )
-from agents_ledger.importers.sources.pi.records import (
-    PiMessage,
-    PiRecord,
-    calls_in,
-    decode_record,
-    digest_of,
-    kind_of,
-    own_time,
-    record_without_message,
-    spawned_key,
-    text_of,
-    tokens_of,
-)
-from agents_ledger.importers.sources.pi.rules import (
-    INJECTED_KINDS,
-    SETTINGS,
-    SUBAGENT_CONTEXT,
-    SUBAGENT_END,
-    SUBAGENT_ENDS,
-    TIME,
-)
-from agents_ledger.importers.transcript.columns import Column, Links
-from agents_ledger.importers.transcript.lines import report_malformed
-from agents_ledger.model.imports.interning import Numbering
+from agents_ledger.importers.sources.pi.records import PiMessage, PiRecord
+from agents_ledger.importers.transcript.columns import Column, LastByName, Links
+from agents_ledger.importers.transcript.lines import decode_fields, report_malformed, text_of
 from agents_ledger.model.imports.sources import SourceFile
-
-
-class _LastByName:
-    """A number for every name; the last one counts."""
-
-    def __init__(self, held_names: int) -> None:
-        self._names = Numbering(forgets=True, held=held_names)
-        self._numbers = array("I")
-
-    def __setitem__(self, name: str, number: int) -> None:
-        at = self._names.add(name)
-        if at == len(self._numbers):
-            self._numbers.append(number)
-        else:
-            self._numbers[at] = number
-
-    def get(self, name: str) -> int | None:
-        at = self._names.get(name)
-        return self._numbers[at] if at >= 0 else None
 
 
 class _Parent(NamedTuple):
@@ -104,17 +56,16 @@ class Transcript:
         self.first_at = 0
         self.last_at = 0
         self.leaf: int | None = None  # the last entry: where the session is
+        held = material.limits.held_names
         self._entries = entries
         self._first_record = b""
-        self._positions = _LastByName(material.limits.held_names)  # by id of a record
+        self._positions = LastByName(held)  # by id of a record
         self._entry_at = Links()  # by position
         self._config_at = Column("I")  # by position
         self._no_config = entries.config_number({})
         self._config = self._no_config  # at the record before
-        self._calls = _LastByName(material.limits.held_names)  # by id of a call, its entry
-        self._injected = _LastByName(
-            material.limits.held_names
-        )  # by content, entries that are not messages
+        self._calls = LastByName(held)  # by id of a call, its entry
+        self._injected = LastByName(held)  # by content, entries that are not messages
         self._leaf_at = 0
         # Of the database, and the entries there by role and time.
         self._event = 0
@@ -139,22 +90,11 @@ class Transcript:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _read(self, line: SourceLine, repaired: bytes | None = None) -> None:
-        data = repaired or unpacked(line.data or b"")
+    def _read(self, line: SourceLine) -> None:
         try:
-            record = decode_record(data)
-        except msgspec.ValidationError:
-            fields = parse_json(data)
-            if not isinstance(fields, dict):
-                report_malformed(self.material, line, "not an object")
-                return
-            record = record_without_message(fields)
+            record, data = decode_fields(records.decode_record, unpacked(line.data or b""))
         except BROKEN as error:
-            again = repair_json(data) if repaired is None else None
-            if again is None:
-                report_malformed(self.material, line, error)
-            else:
-                self._read(line, again)
+            report_malformed(self.material, line, error)
             return
         self._first_record = self._first_record or data
         is_mapped = self._read_record(line, data, record)
@@ -173,7 +113,7 @@ class Transcript:
             return True
         if record.type == "session_info":
             self.title = as_text(record.name) or self.title
-        kind = kind_of(record)
+        kind = records.kind_of(record)
         position = self._positions.get(str(record.parent_id))
         self._config = self._config_after(record, position)
         parent = self._parent_of(record, position)
@@ -186,7 +126,9 @@ class Transcript:
                 here = entry
                 self._follow(entry, kind, record)
         self._end_record(as_text(record.id), here)
-        return kind is not None or record.type == "session_info" or str(record.type) in SETTINGS
+        return (
+            kind is not None or record.type == "session_info" or str(record.type) in rules.SETTINGS
+        )
 
     def _add(
         self, line: SourceLine, data: bytes, record: PiRecord, kind: str, parent: _Parent
@@ -198,21 +140,21 @@ class Transcript:
         """
         key = ""
         is_named = parent.rank == NAMED and parent.entry is not None
-        if is_named and kind in INJECTED_KINDS and record.type != "message":
+        if is_named and kind in rules.INJECTED_KINDS and record.type != "message":
             above = self._entries.digest(parent.entry or 0)
-            key = digest_of(record, data, self.session_id, above).hex()
+            key = records.digest_of(record, data, self.session_id, above).hex()
             if (same := self._injected.get(key)) is not None:
                 return same
         if parent.rank == PREVIOUS and isinstance(record.parent_id, str):
             self.material.fault(line, f"the entry it follows is missing: {record.parent_id}")
         entry = self._entries.add(
-            digest_of(record, data, self.session_id, record.timestamp),
+            records.digest_of(record, data, self.session_id, record.timestamp),
             kind,
             line,
             data,
             # OpenClaw shortens results in place, and writes other copies without their usage.
-            weight=len(data) if kind == "result" else tokens_of(record),
-            has_own_time=own_time(record) > 0,
+            weight=len(data) if kind == "result" else records.tokens_of(record),
+            has_own_time=records.own_time(record) > 0,
             parent=parent.entry,
             parent_rank=parent.rank,
             config=self._config,
@@ -224,14 +166,14 @@ class Transcript:
     def _may_change(self, record: PiRecord, kind: str) -> bool:
         """Whether an entry may have other states: in a database events are changed in their place.
         Of results the longest is shown anyway."""
-        return self._was_rewritten and kind != "result" and own_time(record) > 0
+        return self._was_rewritten and kind != "result" and records.own_time(record) > 0
 
     def _merge_states(self, line: SourceLine, record: PiRecord, entry: int) -> int:
         """The first of the states of an entry, which are shown as one."""
         if line.number != self._event:
             self._event, self._states = line.number, {}
         role = record.message.role if record.message else None
-        first = self._states.setdefault((str(role), own_time(record)), entry)
+        first = self._states.setdefault((str(role), records.own_time(record)), entry)
         if first != entry:
             self._entries.replace_content(first, entry)
         return first
@@ -247,7 +189,7 @@ class Transcript:
         config = self._config if position is None else self._config_at[position]
         if record.parent_id is None:
             config = self._no_config
-        fields = SETTINGS.get(str(record.type))
+        fields = rules.SETTINGS.get(str(record.type))
         if fields is None:
             return config
         chosen = {name: as_text(getattr(record, attribute)) for name, attribute in fields.items()}
@@ -278,7 +220,7 @@ class Transcript:
         if kind == "result":
             self._note_result(entry, message or PiMessage())
         elif kind == "assistant":
-            for call_id in calls_in(bytes((message or PiMessage()).content)):
+            for call_id in records.calls_in(bytes((message or PiMessage()).content)):
                 self._calls[call_id] = entry
         elif kind in ("prompt", "notice"):
             self._note_prompt(kind, bytes(message.content if message else record.content))
@@ -290,20 +232,20 @@ class Transcript:
         if call_id is None:
             return
         self._entries.callers[entry] = self._calls.get(call_id)
-        key = spawned_key(message) if message.tool_name == "sessions_spawn" else None
+        key = records.spawned_key(message) if message.tool_name == "sessions_spawn" else None
         if key is not None:
             self._entries.spawned[entry] = SpawnedSession(call_id, key)
             self.started.append(key)
 
     def _note_prompt(self, kind: str, content: bytes) -> None:
         """A prompt may report the end of a subagent, or show that the session is one."""
-        if SUBAGENT_END in content:
-            for key, session_id in SUBAGENT_ENDS.findall(content):
+        if rules.SUBAGENT_END in content:
+            for key, session_id in rules.SUBAGENT_ENDS.findall(content):
                 self.ended[key.decode(errors="replace")] = session_id.decode(errors="replace")
         if kind == "prompt" and self.is_subagent is None:
-            self.is_subagent = SUBAGENT_CONTEXT.encode() in content and TIME.sub(
+            self.is_subagent = rules.SUBAGENT_CONTEXT.encode() in content and rules.TIME.sub(
                 "", text_of(parse_json(content)), count=1
-            ).startswith(SUBAGENT_CONTEXT)
+            ).startswith(rules.SUBAGENT_CONTEXT)
 
     def _first_kept(self, record: PiRecord) -> int | None:
         """The first entry that a compaction kept; version 1 gives its index."""

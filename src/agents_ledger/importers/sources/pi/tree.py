@@ -56,13 +56,12 @@ class PiTree(EntryTree):
             if caller is not None and turn is not None and self.opener(turn) != entry:
                 self.move(entry, self.turn_of(self.entries.first(caller)))
 
-    def name(self, turn: int | None) -> str | None:
-        return None if turn is None else self.entries.name(self.opener(turn))
+    def name(self, turn: int) -> str:
+        return self.entries.name(self.opener(turn))
 
     def head(self, entry: int | None) -> str | None:
         """The id of the nearest settled turn at or above an entry."""
-        turn = None if entry is None else self.turn_of(self.entries.first(entry))
-        return self.name(self.nearest_settled(turn))
+        return None if entry is None else self.head_name(self.turn_of(self.entries.first(entry)))
 
     def first_kept(self, turn: int) -> int | None:
         """The first turn that a compaction kept; None if it kept none above it, or if nothing is

@@ -17,28 +17,14 @@ from agents_ledger.importers.parsing.lenient_json import (
     without_data,
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.sources.pi import rules
 from agents_ledger.importers.sources.pi.database import unpacked
 from agents_ledger.importers.sources.pi.entries import Config
-from agents_ledger.importers.sources.pi.records import text_of, total_tokens
-from agents_ledger.importers.sources.pi.rules import (
-    COMPACTION_FILES,
-    ENVELOPE,
-    FAILURES,
-    FILE_TOOLS,
-    GATEWAY_MODELS,
-    MESSAGE_ID,
-    NOTICES,
-    PATCHED_FILE,
-    SILENT,
-    SKILL,
-    SPEAKERS,
-    TIME,
-    TOKENS,
-    words_of,
-)
+from agents_ledger.importers.sources.pi.records import total_tokens
 from agents_ledger.importers.sources.pi.tree import PiTree
-from agents_ledger.importers.transcript.field_maps import token_counts
+from agents_ledger.importers.transcript.field_maps import as_params, patched_files, token_counts
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
+from agents_ledger.importers.transcript.lines import text_of
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.ledger.reports.events import readable
 from agents_ledger.model.compaction import Compaction
@@ -70,18 +56,16 @@ class TurnSetting(NamedTuple):
 
 
 class PiTurns(LazyTurns):
+    turn_tree: PiTree
+
     def __init__(self, tree: PiTree, version: int, context: TurnContext) -> None:
-        self._tree = tree
         self._entries = tree.entries
         self._context = context
         super().__init__(tree, version)
 
-    def name(self, turn: int) -> str:
-        return str(self._tree.name(turn))
-
     def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
         """Its entries, where it is, and what the session says of it."""
-        entries, members = self._entries, self._tree.members(turn)
+        entries, members = self._entries, self.turn_tree.members(turn)
         parts = [f"{entries.identity(entry)};{entries.kind(entry)}" for entry in members]
         speaker, cwd, spawned, config = self._setting(turn)
         setting = speaker, sorted(spawned.items()), cwd, sorted(config.items())
@@ -90,7 +74,7 @@ class PiTurns(LazyTurns):
         return [part.encode(errors="replace") for part in parts], files
 
     def record_ids(self, turn: int) -> Iterable[str]:
-        return map(self._entries.name, self._tree.members(turn))
+        return map(self._entries.name, self.turn_tree.members(turn))
 
     def build(self, turn: int) -> Turn:
         entries, setting = self._entries, self._setting(turn)
@@ -98,18 +82,19 @@ class PiTurns(LazyTurns):
         builder.workspace_path = setting.cwd
         builder.effective_config_json = to_json(setting.config) if setting.config else None
         content = _PiTurnContent(builder, self._frame(turn), setting)
-        for entry in self._tree.members(turn):
+        for entry in self.turn_tree.members(turn):
             record = as_dict(parse_json(unpacked(entries.data(entry))))
             content.add(entries.name(entry), entries.kind(entry), record)
-        return content.build()
+        return builder.build(is_followed=self.turn_tree.is_followed(turn))
 
     def _frame(self, turn: int) -> TurnFrame:
-        tree, first_kept = self._tree, self._tree.first_kept(turn)
+        tree, first_kept = self.turn_tree, self.turn_tree.first_kept(turn)
         through = tree.parent(turn if first_kept is None else first_kept)
-        return TurnFrame(tree.is_followed(turn), tree.name(through), tree.name(first_kept))
+        names = map(tree.optional_name, (through, first_kept))
+        return TurnFrame(tree.is_followed(turn), *names)
 
     def _setting(self, turn: int) -> TurnSetting:
-        entries, members = self._entries, self._tree.members(turn)
+        entries, members = self._entries, self.turn_tree.members(turn)
         _, folders, speakers, spawned = self._context
         transcripts = entries.transcripts.union(members)
         answers = (entry for entry in members if entries.kind(entry) == "assistant")
@@ -124,20 +109,6 @@ class PiTurns(LazyTurns):
         )
 
 
-class _Entry(NamedTuple):
-    key: str
-    kind: str
-    at: int
-    record: Json
-    message: Json
-
-    @property
-    def metadata(self) -> Json:
-        """The id that the entry has in its file."""
-        entry_id = _whole_name(self.record.get("id"))
-        return {"entry_id": entry_id} if entry_id else {}
-
-
 class _PiTurnContent:
     def __init__(self, builder: TurnBuilder, frame: TurnFrame, setting: TurnSetting) -> None:
         self.builder = builder
@@ -150,87 +121,63 @@ class _PiTurnContent:
         self.waiting: dict[str, tuple[str, list[str]]] = {}  # by id: the last message, its calls
 
     def add(self, key: str, kind: str, record: Json) -> None:
+        self.builder.at = milliseconds(record.get("timestamp"))
         message = as_dict(record.get("message"))
-        entry = _Entry(key, kind, milliseconds(record.get("timestamp")), record, message)
+        # The id that the entry has in its file.
+        entry_id = _whole_name(record.get("id"))
+        metadata = {"entry_id": entry_id} if entry_id else {}
         if kind == "assistant":
-            self._add_answer(entry)
+            self._add_answer(key, message, metadata)
         elif kind == "result":
-            self._add_result(entry)
+            self._add_result(key, message, metadata)
         elif kind == "bash":
-            self._add_bash(entry)
+            self._add_bash(key, message, metadata)
         elif kind == "compaction":
-            self._add_compaction(entry)
+            self._add_compaction(key, record, metadata)
         elif kind == "prompt":
-            self._add_prompt(entry)
+            self._add_prompt(key, message, metadata)
         elif kind == "usage":
             self._count_tokens(record.get("usage"))
         else:
-            self._add_notice(entry)
-
-    def build(self) -> Turn:
-        is_open = not (self.builder.answered or self.builder.compaction)
-        if is_open and self.frame.sealed:
-            self.builder.error = self.builder.error or "no answer recorded"
-            return self.builder.build(status="failed")
-        return self.builder.build()
+            self._add_notice(key, kind, record, metadata)
 
     # -- prompts and notices ------------------------------------------------------------------
 
-    def _add_prompt(self, entry: _Entry) -> None:
-        text = text_of(entry.message.get("content"))
-        skill = SKILL.fullmatch(text)
+    def _add_prompt(self, key: str, message: Json, metadata: Json) -> None:
+        text = text_of(message.get("content"))
+        skill = rules.SKILL.fullmatch(text)
         if skill:
+            skill_metadata = metadata | {"skill": skill["name"]}
             text = " ".join(filter(None, (f"/skill:{skill['name']}", skill["arguments"])))
-        metadata = entry.metadata | _other_blocks(entry.message.get("content"))
-        source = _source(text, entry.message, self.speaker)
-        channel = ENVELOPE.match(text)
+        metadata |= _other_blocks(message.get("content"))
+        source = _source(text, message, self.speaker)
+        channel = rules.ENVELOPE.match(text)
         if channel and source == "human":
             metadata["channel"] = channel[1]
-        words = words_of(text) if source == "human" else text
-        number = MESSAGE_ID.search(text)
-        if number:
+        if number := rules.MESSAGE_ID.search(text):
             metadata["message_id"] = number[1] or number[2]
-        self.builder.message(
-            entry.key,
-            "user",
-            words,
-            at=entry.at,
-            source=source,
-            metadata=metadata,
-            context={"sent": text} if words != text else None,
-        )
+        words = rules.words_of(text) if source == "human" else text
+        context = {"sent": text} if words != text else None
+        self.builder.message(key, "user", words, source=source, metadata=metadata, context=context)
         if skill:
-            self.builder.message(
-                f"{entry.key}:skill",
-                "user",
-                skill["text"],
-                at=entry.at,
-                source="event",
-                metadata=entry.metadata | {"skill": skill["name"]},
-            )
+            self.builder.notice(f"{key}:skill", skill["text"], role="user", metadata=skill_metadata)
 
-    def _add_bash(self, entry: _Entry) -> None:
+    def _add_bash(self, key: str, message: Json, metadata: Json) -> None:
         """A command that the person ran; the agent sees its output."""
-        message = entry.message
         names = ("exitCode", "cancelled", "truncated", "fullOutputPath", "excludeFromContext")
         details = {name: message[name] for name in names if message.get(name) not in (None, False)}
         command, output = as_text(message.get("command")), as_text(message.get("output"))
-        self.builder.message(
-            entry.key,
-            "user",
-            f"!{command or ''}\n{output or ''}",
-            at=entry.at,
-            source="human",
-            metadata=entry.metadata | {"bash": details},
-        )
+        text = f"!{command or ''}\n{output or ''}"
+        metadata |= {"bash": details}
+        self.builder.message(key, "user", text, source="human", metadata=metadata)
 
-    def _add_notice(self, entry: _Entry) -> None:
+    def _add_notice(self, key: str, kind: str, record: Json, metadata: Json) -> None:
         """What the program injected, or what hooks and extensions did."""
-        record, message = entry.record, entry.message
+        message = as_dict(record.get("message"))
         content = message.get("content", record.get("content", record.get("summary")))
         content = message.get("summary") if content is None else content
-        metadata = entry.metadata | _other_blocks(content)
-        if entry.kind == "branch":
+        metadata |= _other_blocks(content)
+        if kind == "branch":
             metadata |= self._count_tokens(record.get("usage"))
         for name in ("customType", "display", "fromId", "details"):
             value = message.get(name, record.get(name))
@@ -242,45 +189,30 @@ class _PiTurnContent:
             text = as_text(as_dict(data).get("error")) or to_json(data)
             self.builder.error = text
         is_system = message.get("role") == "system" or record.get("type") == "custom"
-        self.builder.message(
-            entry.key,
-            "system" if is_system else "user",
-            text,
-            at=entry.at,
-            source="event",
-            metadata=metadata,
-        )
+        self.builder.notice(key, text, role="system" if is_system else "user", metadata=metadata)
 
     # -- answers ------------------------------------------------------------------------------
 
-    def _add_answer(self, entry: _Entry) -> None:
-        message, content = entry.message, entry.message.get("content")
-        text = text_of(content)
-        blocks = [as_dict(block) for block in as_list(content)]
+    def _add_answer(self, key: str, message: Json, metadata: Json) -> None:
+        text = text_of(message.get("content"))
+        blocks = [as_dict(block) for block in as_list(message.get("content"))]
         thoughts = [b.get("thinking") for b in blocks if b.get("type") == "thinking"]
-        metadata = entry.metadata
+        thinking = "\n\n".join(t for t in thoughts if isinstance(t, str) and t) or None
         for name in ("api", "stopReason", "responseId"):
             if as_text(message.get(name)):
                 metadata[name] = message[name]
         if thoughts and not any(thoughts):
             metadata["thinking_withheld"] = True
-        if text.strip() in SILENT:
+        if text.strip() in rules.SILENT:
             metadata["silent"] = True
-        if as_text(message.get("model")) in GATEWAY_MODELS:
+        if as_text(message.get("model")) in rules.GATEWAY_MODELS:
             metadata["injected"] = message["model"]
         else:
             metadata |= self._end_call(message)
-        self.builder.message(
-            entry.key,
-            "assistant",
-            text,
-            at=entry.at,
-            thinking="\n\n".join(t for t in thoughts if isinstance(t, str) and t) or None,
-            metadata=metadata,
-        )
+        self.builder.message(key, "assistant", text, thinking=thinking, metadata=metadata)
         for block in blocks:
             if block.get("type") == "toolCall":
-                self._add_call(entry, block)
+                self._add_call(key, block)
 
     def _end_call(self, message: Json) -> Json:
         """How a call of the model ended; what it cost."""
@@ -298,26 +230,21 @@ class _PiTurnContent:
         usage = as_dict(value)
         if not usage:
             return {}
-        tokens = token_counts(usage, TOKENS)
+        tokens = token_counts(usage, rules.TOKENS)
         self.builder.add_tokens(**tokens, total_tokens=total_tokens(usage))
         cost = as_dict(usage.get("cost")).get("total")
         return {"cost": cost} if isinstance(cost, (int, float)) and cost else {}
 
-    def _add_call(self, entry: _Entry, block: Json) -> None:
+    def _add_call(self, key: str, block: Json) -> None:
         name, call_id = as_text(block.get("name")) or "unknown", as_text(block.get("id"))
         if call_id is None:
             return
-        arguments = block.get("arguments")
-        params = (
-            arguments if isinstance(arguments, dict) else {"input": arguments} if arguments else {}
-        )
-        own = self._unique_name(entry, call_id)
-        self.builder.call(own, name, params, at=entry.at, message_id=entry.key)
-        self.builder.add_files(entry.key, list(_files(name, params)), call_id=own)
-        if own in self.spawned:
-            self.builder.spawned(own, self.spawned[own])
+        params = as_params(block.get("arguments"))
+        own = self._unique_name(key, call_id)
+        files, spawned = list(_files(name, params)), self.spawned.get(own)
+        self.builder.call(own, name, params, message_id=key, files=files, spawned=spawned)
 
-    def _unique_name(self, entry: _Entry, call_id: str) -> str:
+    def _unique_name(self, key: str, call_id: str) -> str:
         """An id that no other call of the turn has."""
         name = call_id
         while name in self.call_names:
@@ -326,9 +253,7 @@ class _PiTurnContent:
             name = f"{call_id}:{self.uses[call_id] + 1}"
         self.call_names.add(name)
         message, calls = self.waiting.get(call_id, ("", []))
-        if message != entry.key:
-            calls = []
-        self.waiting[call_id] = (entry.key, [*calls, name])
+        self.waiting[call_id] = (key, [*calls, name] if message == key else [name])
         return name
 
     def _answered_call(self, call_id: str) -> str:
@@ -337,58 +262,40 @@ class _PiTurnContent:
         _, calls = self.waiting.get(call_id, ("", [call_id]))
         return calls.pop(0) if len(calls) > 1 else calls[0]
 
-    def _add_result(self, entry: _Entry) -> None:
-        message = entry.message
+    def _add_result(self, key: str, message: Json, metadata: Json) -> None:
         content, details = without_data(message.get("content")), message.get("details")
         text = text_of(content)
         result = content
         if details not in (None, {}, []):
             result = {"content": content, "details": without_data(details)}
         status = as_text(as_dict(details).get("status"))
-        failed = message.get("isError") is True or status in FAILURES
+        failed = message.get("isError") is True or status in rules.FAILURES
         error = as_text(as_dict(details).get("error"))
         call_id = _whole_name(message.get("toolCallId"))
         has_call = self.builder.result(
             self._answered_call(call_id or ""),
             result,
-            at=entry.at,
             status="failed" if failed else "completed",
             error=(error or text or "failed") if failed else None,
             source_status=status,
         )
         if not has_call:
-            self.builder.message(
-                entry.key,
-                "tool",
-                text,
-                at=entry.at,
-                source="event",
-                tool_call_id=call_id,
-                metadata=entry.metadata | {"tool": message.get("toolName")},
-            )
+            metadata |= {"tool": message.get("toolName")}
+            self.builder.lone_result(key, call_id, text, metadata=metadata)
 
-    def _add_compaction(self, entry: _Entry) -> None:
-        record = entry.record
+    def _add_compaction(self, key: str, record: Json, metadata: Json) -> None:
         summary = as_text(record.get("summary")) or ""
         details = as_dict(record.get("details"))
         files = [
             MessageFile(kind, path)
-            for name, kind in COMPACTION_FILES.items()
+            for name, kind in rules.COMPACTION_FILES.items()
             for path in as_list(details.get(name))
             if as_text(path)
         ]
-        metadata = entry.metadata | self._count_tokens(record.get("usage"))
+        metadata |= self._count_tokens(record.get("usage"))
         if record.get("fromHook"):
             metadata["from_hook"] = True
-        self.builder.message(
-            entry.key,
-            "system",
-            summary,
-            at=entry.at,
-            source="event",
-            metadata=metadata,
-            files=files,
-        )
+        self.builder.notice(key, summary, metadata=metadata, files=files)
         if self.frame.summarized_through is not None:
             self.builder.compaction = Compaction(
                 summary,
@@ -417,21 +324,20 @@ def _source(text: str, message: Json, speaker: MessageSource) -> MessageSource:
         return "agent"
     if speaker != "human":
         return speaker
-    content = TIME.sub("", readable(text), count=1)
-    prompts = {content, words_of(content)}
-    if text.startswith(NOTICES):
+    content = rules.TIME.sub("", readable(text), count=1)
+    prompts = {content, rules.words_of(content)}
+    if text.startswith(rules.NOTICES):
         prompts |= {content.partition("\n\n")[2], content.rpartition("\n\n")[2]}
-    beginnings = [TIME.sub("", prompt, count=1) for prompt in prompts]
-    for pattern, source in SPEAKERS:
+    beginnings = [rules.TIME.sub("", prompt, count=1) for prompt in prompts]
+    for pattern, source in rules.SPEAKERS:
         if any(re.match(pattern, beginning) for beginning in beginnings):
             return source
-    is_notice = content.startswith(NOTICES) and "\n\n" not in content
+    is_notice = content.startswith(rules.NOTICES) and "\n\n" not in content
     return "event" if is_notice or provenance == "internal_system" else "human"
 
 
 def _files(name: str, params: Json) -> Iterator[MessageFile]:
-    yield from FILE_TOOLS.files(name, params)
+    yield from rules.FILE_TOOLS.files(name, params)
     patch = params.get("input")
     if name == "apply_patch" and isinstance(patch, str):
-        for path in dict.fromkeys(PATCHED_FILE.findall(patch)):
-            yield MessageFile("written", path)
+        yield from patched_files(patch)
