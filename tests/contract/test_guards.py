@@ -88,7 +88,8 @@ ADDED = {
 def test_nothing_is_added_to_a_sealed_turn(ledger: Ledger, raw: Raw, table: str, end: str) -> None:
     if end == "responded":
         live = ledger.turn("main", "q")
-        raw.execute(ADDED["messages"].format(turn=live.id))  # it is open as long as it is written
+        open_message = ADDED["messages"].replace("'new'", "'open'").replace("99", "50")
+        raw.execute(open_message.format(turn=live.id))  # it is open as long as it is written
         live.respond("r")
         turn = ledger.get_turn(live.id)
     else:

@@ -8,7 +8,7 @@ import pytest
 
 from agents_ledger import Ledger, Session
 from agents_ledger.store import queries
-from agents_ledger.store.postgres.engine import WORDS as POSTGRES_WORDS
+from agents_ledger.store.postgres.statements import WORDS as POSTGRES_WORDS
 from agents_ledger.store.sqlite import statements as sqlite_store
 from agents_ledger.store.sqlite.statements import WORDS as SQLITE_WORDS
 from tests.builders import a_full_turn, chain
@@ -112,6 +112,7 @@ WHOLE = {
     "indexed_turns",
     "search_scope",  # narrows to the sessions of an origin, or a persona
     "session_count",
+    "session_origins",  # of all sessions, each of which search_scope reads as well
     "unfinished_turn",  # live turns: as many as are being written
     "unindexed",
     "vectors",  # an exact scan

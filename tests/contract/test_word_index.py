@@ -10,6 +10,7 @@ import pytest
 
 from agents_ledger import Found, Ledger
 from agents_ledger.ledger.search import index, index_queue
+from agents_ledger.model.reports.search import Ranking
 from agents_ledger.store.database import Row, Transaction
 from tests.builders import chain
 from tests.raw import Raw
@@ -45,10 +46,10 @@ def waits(raw: Raw) -> int:
     return int(raw.one("SELECT count(*) FROM search_waiting"))
 
 
-def pages(ledger: Ledger, text: str, limit: int) -> list[Found]:
-    found = [ledger.search(text, limit=limit)]
+def pages(ledger: Ledger, text: str, limit: int, order: Ranking = "newest") -> list[Found]:
+    found = [ledger.search(text, limit=limit, order=order)]
     while (after := found[-1].next) is not None:
-        found.append(ledger.search(text, limit=limit, after=after))
+        found.append(ledger.search(text, limit=limit, order=order, after=after))
         assert len(found) < 50
     return found
 
@@ -72,7 +73,10 @@ def test_many_that_wait_are_looked_through_page_by_page(
     assert len(rare) > 1
     assert rare[0].capped
     assert not rare[-1].capped
-    assert ledger.search("question", order="relevance", limit=100).capped
+    for text in ("question", "the question"):
+        ranked = pages(ledger, text, limit=4, order="relevance")
+        assert sorted(turn_id for page in ranked for turn_id in ids(page)) == turns
+        assert [ranked[0].capped, ranked[-1].capped] == [True, False]
     assert {page.matched for page in pages(ledger, "rare question", limit=4)} == {"all"}
 
 
@@ -133,7 +137,8 @@ def test_each_of_many_turns_of_one_moment_is_numbered_at_once(ledger: Ledger) ->
 
     ledger._core.db.write(put_again)
 
-    assert 150 <= asked.count("new_doc") <= 3 * 150
+    # A server is asked once for all that are left; nearly all find a number at each try.
+    assert 150 <= asked.count("new_doc") <= 3 * 150 or 1 <= asked.count("new_docs") <= 60
 
 
 def test_a_backlog_is_put_in_a_few_batches_at_a_time(limited: Limited, raw: Raw) -> None:
@@ -155,8 +160,7 @@ def test_a_writer_is_not_kept_by_what_others_left_waiting(
     chain(ledger, "other", 10)
 
     put_in = 2 * 10  # its own, and as many of those
-    new = 10 if raw.engine == "sqlite" else 0
-    assert waits(raw) == 40 + new - put_in
+    assert waits(raw) == 40 + 10 - put_in
     assert len(ledger.search("question", limit=100).hits) == 50
 
 

@@ -11,6 +11,7 @@ from agents_ledger import Ledger
 from agents_ledger.ledger.maintenance.copying import copy
 from tests.importers.claude_log import SESSION, Log, text, tool
 from tests.importers.helping import import_paths
+from tests.migrations.test_long_cache_writes import schema_24
 from tests.raw import Raw
 from tests.tasking import a_talk
 
@@ -20,9 +21,11 @@ SUBAGENT = "claude-code:agent-abc"  # its log was never seen
 
 def schema_21(address: str) -> None:
     """Make a ledger what version 0.1.0 had made of it."""
+    schema_24(address)
     with Raw(address) as raw, raw.unguarded():
         raw.execute("UPDATE sessions SET origin = NULL WHERE origin = 'native'")
         raw.execute("UPDATE sessions SET origin = NULL WHERE origin_session_id IS NULL")
+        raw.execute("DROP INDEX idx_session_import_requests_run")
         raw.execute("DROP INDEX idx_messages_task")
         raw.execute("ALTER TABLE messages DROP COLUMN task_id")
         raw.execute("ALTER TABLE messages DROP COLUMN timestamp")

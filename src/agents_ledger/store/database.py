@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from enum import Enum
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.installation.extras import needed
@@ -91,6 +92,40 @@ class Joint(Protocol):
     def together(self, tx: Transaction, works: Sequence[Any], /) -> list[Any]:
         """Do all of them, this one included; what each returns, in their order. None: that one is
         left to be done by itself."""
+
+
+class Undone(Enum):
+    """What a call returns for a work that it left undone."""
+
+    UNDONE = "undone"
+
+
+UNDONE = Undone.UNDONE
+
+
+class ServerCall(NamedTuple):
+    """A function of a database server (sql/functions.postgres.sql), its values behind those that
+    all take, and what the works return by the rows it gave."""
+
+    function: str
+    values: tuple[object, ...]
+    results: Callable[[list[Row]], list[Any]]
+
+
+class ServerWork(Protocol):
+    """A work that a database server can do with others of its class in one call."""
+
+    @property
+    def key(self) -> str:
+        """Works of the same key are done one after the other."""
+
+    def __call__(self, tx: Transaction, /) -> Any: ...
+
+    def call(self, works: Sequence[Any], /) -> ServerCall | None:
+        """All of them in one call. None: they have to be done by themselves."""
+
+    def repeat(self, tx: Transaction, /) -> Any:
+        """Do it, unless a call whose answer was lost has done it."""
 
 
 class CommitCallback(Protocol):

@@ -7,8 +7,9 @@ Views and guards are not migrated: they are dropped and made anew from their own
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from agents_ledger.model.errors import NewerLedger, NotALedger
 from agents_ledger.model.ids import now_ms
@@ -17,7 +18,15 @@ from agents_ledger.store.database import Engine, Transaction
 
 _CHECK = re.compile(r"CHECK \((\w+) IN \(([^)]+)\)\)")
 _MADE = re.compile(r"^CREATE (VIEW|TRIGGER|FUNCTION) (\w+)", re.MULTILINE)
-_SUFFIX: dict[Engine, str] = {"sqlite": "sqlite", "postgresql": "postgres"}
+_MADE_BY: dict[Engine, tuple[str, ...]] = {
+    "sqlite": ("views.sqlite.sql", "guards.sqlite.sql"),
+    "postgresql": ("views.postgres.sql", "guards.postgres.sql", "functions.postgres.sql"),
+}
+# Of migrations after 0.1.0: table, column and its value.
+_ADDED_COLUMNS = (
+    ("turns", "long_cache_write_tokens", "NULL"),
+    ("usage_sums", "long_cache_write_tokens", "0"),
+)
 _TABLES: dict[Engine, str] = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
     "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
@@ -62,6 +71,11 @@ def version(tx: Transaction, engine: Engine, address: str) -> int:
     return int(applied)
 
 
+def is_newest(tx: Transaction) -> bool:
+    """Whether the ledger is of the newest schema; a file that is only read may be older."""
+    return max((row[0] for row in tx.run("migrations_applied")), default=0) == newest()
+
+
 def newer(address: str, number: int) -> NewerLedger:
     """A newer program has migrated the ledger since this one opened it."""
     return NewerLedger(
@@ -76,6 +90,16 @@ def refuse_upgraded(tx: Transaction, address: str) -> None:
     applied = max((row[0] for row in tx.run("migrations_applied")), default=0)
     if applied > newest():
         raise newer(address, applied)
+
+
+def stand_in(execute: Callable[[str], Iterable[Any]]) -> None:
+    """Let a connection that only reads select columns that the tables of its SQLite file lack,
+    because nobody has upgraded it yet."""
+    for table, column, value in _ADDED_COLUMNS:
+        present = [row[1] for row in execute(f"PRAGMA main.table_info({table})")]
+        if present and column not in present:
+            execute("PRAGMA temp_store=MEMORY")
+            execute(f"CREATE TEMP VIEW {table} AS SELECT *, {value} AS {column} FROM main.{table}")
 
 
 def migrate_step(tx: Transaction, engine: Engine, words: Mapping[str, str], address: str) -> bool:
@@ -118,7 +142,7 @@ def _one_by_one(check: re.Match[str]) -> str:
 
 
 def _files(engine: Engine) -> list[str]:
-    return [queries.read(f"{kind}.{_SUFFIX[engine]}.sql") for kind in ("views", "guards")]
+    return [queries.read(file) for file in _MADE_BY[engine]]
 
 
 def make(tx: Transaction, engine: Engine) -> None:
@@ -132,13 +156,13 @@ def made_by(engine: Engine) -> Iterator[str]:
 
 
 def expected(engine: Engine) -> set[tuple[str, str]]:
-    """Kind and name of every view and guard a ledger must have."""
+    """Kind and name of every view, guard and function a ledger must have."""
     definitions = (match for script in _files(engine) for match in _MADE.findall(script))
     return {(kind.lower(), name) for kind, name in definitions}
 
 
 def made(tx: Transaction, engine: Engine) -> set[tuple[str, str]]:
-    """Kind and name of every view and guard this ledger has."""
+    """Kind and name of every view, guard and function this ledger has."""
     return {(kind, name) for kind, name, _ in tx.execute(_MADE_NOW[engine])}
 
 

@@ -95,21 +95,26 @@ def remarks(path: str) -> dict[str, str]:
     return statements
 
 
-def split(script: str) -> Iterator[str]:
+@cache
+def split(script: str) -> tuple[str, ...]:
     """The statements of a script, one by one; a trigger or function body counts as one."""
-    statement: list[str] = []
+    statements: list[str] = []
+    lines: list[str] = []
     inside = False
     for line in script.splitlines():
-        if not statement and (not line.strip() or line.lstrip().startswith("--")):
+        code = line.partition("--")[0].rstrip()
+        if not code and not lines:
             continue
-        statement.append(line)
-        code = line.split("--", 1)[0].rstrip()
+        lines.append(line)
         if code.count("$$") == 1:
             inside = not inside
-        begins = statement[0].startswith("CREATE TRIGGER") and "BEGIN" in "\n".join(statement)
-        if code.endswith(";") and not inside and (not begins or code.endswith("END;")):
-            yield "\n".join(statement)
-            statement = []
+        if code.endswith(";") and not inside:
+            statement = "\n".join(lines)
+            is_body = statement.startswith("CREATE TRIGGER") and "BEGIN" in statement
+            if not is_body or code.endswith("END;"):
+                statements.append(statement)
+                lines = []
+    return tuple(statements)
 
 
 def migration_files() -> list[Path]:

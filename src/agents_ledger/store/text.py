@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import msgspec
 
@@ -17,6 +18,7 @@ _NUL_BYTE, _ESCAPE_BYTE = 0x00, 0x1A
 _UNSAFE = "[\x00\x1a\ud800-\udfff]"  # compiled where used: hardly any text needs it
 _ESCAPED = "\x1a([0-9a-f]{4})"
 IDS_AT_ONCE = 500
+_encode = msgspec.json.Encoder().encode
 
 
 def _is_safe(text: str) -> bool:
@@ -51,6 +53,30 @@ def escape_row(values: tuple[object, ...]) -> tuple[object, ...]:
 def has_escapes(rows: Iterable[Sequence[object]]) -> bool:
     """Whether a text of these rows, as they are stored, holds an escape."""
     return any(value.__class__ is str and _ESCAPE in value for row in rows for value in row)
+
+
+def stored_json(rows: Sequence[object]) -> str | None:
+    """Rows as a JSON array, with every text as it is stored; None if there are none."""
+    if not rows:
+        return None
+    try:
+        encoded = _encode(rows)
+    except UnicodeEncodeError:  # a lone surrogate
+        return _encode(_as_stored(msgspec.to_builtins(rows))).decode()
+    # Found as well where a text spells such an escape: then nothing changes.
+    if b"\\u0000" in encoded or b"\\u001a" in encoded:
+        encoded = _encode(_as_stored(msgspec.to_builtins(rows)))
+    return encoded.decode()
+
+
+def _as_stored(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if _is_safe(value) else escape(value)
+    if isinstance(value, list):
+        return [_as_stored(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _as_stored(item) for name, item in value.items()}
+    return value
 
 
 def unescape_row(row: tuple[object, ...]) -> tuple[object, ...]:

@@ -24,7 +24,7 @@ from agents_ledger.ledger.turns.threads import TurnPlace
 from agents_ledger.model.errors import Conflict
 from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store import rows
-from agents_ledger.store.database import Transaction
+from agents_ledger.store.database import ServerCall, Transaction
 
 _POINTER = len(Pointer._fields)
 _PLACE = len(TurnPlace.__struct_fields__)
@@ -51,13 +51,29 @@ class RecordTurn:
         new = self.prepared.new
         return not (
             self.prepared.chosen
+            or new.system_prompt is not None
             or new.status != "completed"
             or new.compaction is not None
             or new.config is not None
-            or new.system_prompt is not None
             or new.thread_key is not None
             or any(call.spawned_session_label is not None for call in self.prepared.turn.tool_calls)
         )
+
+    @property
+    def key(self) -> str:
+        return self.prepared.new.session
+
+    def call(self, works: Sequence[RecordTurn], /) -> ServerCall | None:
+        """record_turns() of functions.postgres.sql for the works it can do."""
+        from agents_ledger.ledger.turns import server_recording
+
+        return server_recording.record([work.prepared for work in works])
+
+    def repeat(self, tx: Transaction, /) -> Turn:
+        """Record the turn, unless it is recorded already."""
+        # First the lock, which a call that is still under way holds.
+        sessions.find(tx, self.prepared.new.session)
+        return recording.record(tx, self.prepared._replace(chosen=True))
 
 
 class _Extension(NamedTuple):

@@ -7,44 +7,31 @@ one transaction.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.heads import Pointer
 from agents_ledger.ledger.turns import recording, threads, unfinished
 from agents_ledger.ledger.turns.recording import PreparedTurn
-from agents_ledger.model.errors import Conflict, HeadMoved, OutcomeUnknown, Refused
+from agents_ledger.model.errors import Conflict, HeadMoved, Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import (
-    Answer,
-    CallStatus,
     Message,
     ToolCall,
     Turn,
     TurnStatus,
     Usage,
-    check_text,
-    encoded,
 )
-from agents_ledger.store.database import Database, Transaction, Work
+from agents_ledger.store.database import Database, Transaction
 
 NO_RESPONSE = "no response recorded"
 WRITER_DIED = "the process that wrote this turn died"
 PARTIAL = '{"partial":true}'
-# The fields that the ledger fills in.
-FILLED = {
-    Message: ("id", "turn_id", "sequence", "created_at"),
-    ToolCall: ("id", "turn_id", "message_id", "started_at", "completed_at", "sequence"),
-}
-StepT = TypeVar("StepT", Message, ToolCall)
 
 
 class LiveKey(NamedTuple):
@@ -54,11 +41,13 @@ class LiveKey(NamedTuple):
 
 
 class LiveSteps(NamedTuple):
-    """Messages and calls to commit together."""
+    """What is committed together of a turn that is being written."""
 
     messages: tuple[Message, ...] = ()
     calls: tuple[ToolCall, ...] = ()
     outcomes: tuple[ToolCall, ...] = ()  # of calls that the turn has already
+    is_streamed: bool = False  # the message replaces the partial text
+    piece: tuple[int, str] | None = None  # of the answer: its number and text
     again: bool = False  # they may be stored: an earlier commit had an unknown outcome
 
 
@@ -74,173 +63,6 @@ class Sealing(NamedTuple):
     provider: str | None = None
     permissions_used: str | None = None
     steps: LiveSteps = NO_STEPS  # the last ones before the response
-
-
-class LiveState:
-    """What the writer of a live turn knows of it, and its verbs as works to be committed.
-
-    A step that is repeated after a commit with unknown outcome is the same step.
-    """
-
-    def __init__(self, prepared: PreparedTurn, writer_id: str) -> None:
-        self.id = prepared.id
-        self.prepared = prepared
-        self.live = LiveKey(prepared.id, writer_id, prepared.new.session)
-        self.sealed = False
-        # Tools may run in parallel threads, and each step needs a sequence number of its own.
-        self._guard = threading.Lock()
-        self._sequence = len(prepared.turn.messages) + len(prepared.turn.tool_calls)
-        self._speaker: str | None = None
-        self._pieces = 0  # of the answer that are certainly stored
-        self._call_ids = {call.id for call in prepared.turn.tool_calls}
-        self._unsure: list[Message | ToolCall | str] = []
-
-    @contextmanager
-    def committing(self, *steps: Message | ToolCall | str) -> Iterator[None]:
-        """Around the commit of messages, calls or a piece: notes whether they may be stored."""
-        try:
-            yield
-        except OutcomeUnknown:
-            self._unsure += [step for step in steps if step not in self._unsure]
-            raise
-        except BaseException:  # not stored
-            self._call_ids -= {step.id for step in steps if isinstance(step, ToolCall)}
-            raise
-        self._unsure = [step for step in self._unsure if step not in steps]
-
-    def _repeated(self, new: StepT) -> StepT | None:
-        """The earlier step with the same content, if that may be stored."""
-        for step in self._unsure:
-            if isinstance(step, type(new)) and new.id in ("", step.id):
-                filled = {name: getattr(step, name) for name in FILLED[type(new)]}
-                if replace(new, **filled) == step:
-                    return step
-        return None
-
-    def _next(self) -> int:
-        with self._guard:
-            self._sequence += 1
-            return self._sequence - 1
-
-    def begin(self) -> Work[None]:
-        return partial(begin, prepared=self.prepared, writer_id=self.live.writer_id)
-
-    def message(
-        self, message: str | Message, *, streamed: bool = False
-    ) -> tuple[Message, Work[None]]:
-        """A message between query and response; a text becomes an assistant message."""
-        if isinstance(message, str):
-            message = Message("assistant", message)
-        message = recording.checked_step(message)
-        earlier = self._repeated(message)
-        filled = earlier or recording.fill_message(message, self.id, self._next(), now_ms())
-        return filled, partial(
-            add_message,
-            live=self.live,
-            message=filled,
-            streamed=streamed,
-            again=earlier is not None,
-        )
-
-    def committed(self, message: Message, *, streamed: bool) -> Message:
-        """After a message's commit: calls after an assistant message belong to it."""
-        if message.role == "assistant":
-            self._speaker = message.id
-        if streamed:
-            self._pieces = 0
-        return message
-
-    def call(
-        self, tool_name: str, params: object, call_id: str, tool_number: int | None
-    ) -> ToolCall:
-        params_json = "{}" if params is None else encoded(params, "params")
-        call = recording.checked_step(
-            ToolCall(tool_name, params_json, status="running", id=call_id, tool_number=tool_number)
-        )
-        earlier = self._repeated(call)
-        if earlier is not None:
-            return earlier
-        if call_id in self._call_ids:
-            raise recording.repeated_call(call_id)
-        filled = recording.fill_call(call, self.id, self._next(), now_ms(), self._speaker)
-        self._call_ids.add(filled.id)
-        return filled
-
-    def steps(self, steps: Sequence[Message | ToolCall]) -> LiveSteps:
-        """Messages and calls as they are stored. Calls after an assistant message belong to it; a
-        call that the turn has already is its outcome."""
-        now, speaker = now_ms(), self._speaker
-        messages: list[Message] = []
-        calls: list[ToolCall] = []
-        outcomes: list[ToolCall] = []
-        for step in map(recording.checked_step, steps):
-            if isinstance(step, Message):
-                message = self._repeated(step)
-                messages.append(message or recording.fill_message(step, self.id, self._next(), now))
-                if step.role == "assistant":
-                    speaker = messages[-1].id
-            elif step.id in self._call_ids:
-                outcomes.append(step)
-            else:
-                call = self._repeated(step)
-                calls.append(call or recording.fill_call(step, self.id, self._next(), now, speaker))
-        again = any(step in self._unsure for step in (*messages, *calls))
-        return LiveSteps(tuple(messages), tuple(calls), tuple(outcomes), again)
-
-    def add(self, steps: LiveSteps) -> Work[None]:
-        return partial(add_steps, live=self.live, steps=steps)
-
-    def added(self, steps: LiveSteps) -> None:
-        """After the commit of steps."""
-        self._call_ids.update(call.id for call in steps.calls)
-        speakers = [message.id for message in steps.messages if message.role == "assistant"]
-        self._speaker = speakers[-1] if speakers else self._speaker
-
-    def start(self, call: ToolCall) -> Work[None]:
-        return partial(start_call, live=self.live, call=call, again=call in self._unsure)
-
-    def finish(self, call: ToolCall, status: CallStatus, **outcome: str | None) -> Work[None]:
-        if outcome.get("error") is not None:
-            check_text(outcome["error"], "the error of a tool call")
-        return partial(finish_call, live=self.live, call_id=call.id, status=status, **outcome)  # type: ignore[arg-type]
-
-    def spawn(self, call: ToolCall, child: Session) -> Work[Session]:
-        return partial(spawn, live=self.live, call_id=call.id, child=child)
-
-    def stream(self, text: str) -> Work[None]:
-        check_text(text, "a piece of the answer")
-        after = self._pieces if text in self._unsure else None
-        return partial(stream, live=self.live, text=text, after=after)
-
-    def streamed(self) -> None:
-        self._pieces += 1
-
-    def respond(self, response: Answer, **fields: Any) -> Work[HeadMoved | None]:
-        if isinstance(response, str):
-            response = Message("assistant", response)
-        if response is not None:
-            response = recording.checked_step(response)
-            recording.check_response(response)
-        if fields.get("permissions_used") is not None:
-            fields["permissions_used"] = encoded(fields["permissions_used"], "permissions_used")
-        return self._sealing(Sealing("completed", None, response, **fields))
-
-    def fail(
-        self, error: str, usage: Usage, *, permissions_used: str | None = None
-    ) -> Work[HeadMoved | None]:
-        check_text(error, "the error of a turn")
-        sealing = Sealing("failed", error, usage=usage, permissions_used=permissions_used)
-        return self._sealing(sealing)
-
-    def _sealing(self, sealing: Sealing) -> Work[HeadMoved | None]:
-        recording.check_usage(sealing.usage)
-        return partial(seal, live=self.live, sealing=sealing)
-
-    def close(self, moved: HeadMoved | None) -> None:
-        """After the last commit: the turn is stored. Raises `moved` if the head did not follow."""
-        self.sealed = True
-        if moved is not None:
-            raise moved
 
 
 def begin(tx: Transaction, prepared: PreparedTurn, writer_id: str) -> None:
@@ -283,80 +105,46 @@ def _session_of(tx: Transaction, live: LiveKey) -> str:
     return str(rows[0][0])
 
 
-def add_message(
-    tx: Transaction, live: LiveKey, message: Message, *, streamed: bool, again: bool = False
-) -> None:
-    """Commit a message; a streamed one replaces the partial text."""
-    _session_of(tx, live)
-    # Only a step whose commit had an unknown outcome is looked for; others save the statement.
-    if again and tx.run("message_turn", id=message.id):
-        return
-    if streamed:
-        tx.run("delete_partials", turn_id=live.turn_id)
-    recording.write_messages(tx, (message,))
-
-
 def add_steps(tx: Transaction, live: LiveKey, steps: LiveSteps) -> None:
-    """Commit messages, calls and outcomes of calls."""
+    """Commit messages, calls and outcomes of calls, or a piece of the answer."""
     _session_of(tx, live)
     _write_steps(tx, live, steps)
 
 
 def _write_steps(tx: Transaction, live: LiveKey, steps: LiveSteps) -> None:
     messages, calls = steps.messages, steps.calls
+    # Only steps whose commit had an unknown outcome are looked for; others save the statements.
     if steps.again:
         # A repeated call may have more steps than the one whose outcome is unknown.
         messages = tuple(m for m in messages if not tx.run("message_turn", id=m.id))
         calls = tuple(c for c in calls if not tx.run("call_outcome", turn_id=c.turn_id, id=c.id))
+    if messages and steps.is_streamed:
+        tx.run("delete_partials", turn_id=live.turn_id)
     recording.write_messages(tx, messages)
     if calls:
         tx.run_many("insert_tool_call", calls)
     for call in steps.outcomes:
-        _write_outcome(tx, live, call.id, call.status, (call.result_json, call.error))
+        _write_outcome(tx, live, call)
+    if steps.piece is not None:
+        _write_piece(tx, live, *steps.piece, again=steps.again)
 
 
-def start_call(tx: Transaction, live: LiveKey, call: ToolCall, *, again: bool = False) -> None:
-    _session_of(tx, live)
-    if again and tx.run("call_outcome", turn_id=live.turn_id, id=call.id):
-        return
-    tx.run("insert_tool_call", **asdict(call))
-
-
-def finish_call(
-    tx: Transaction,
-    live: LiveKey,
-    call_id: str,
-    status: CallStatus,
-    *,
-    result_json: str | None = None,
-    error: str | None = None,
-) -> None:
-    """Commit the outcome of a call. Repeating it changes nothing."""
-    _session_of(tx, live)
-    _write_outcome(tx, live, call_id, status, (result_json, error))
-
-
-def _write_outcome(
-    tx: Transaction,
-    live: LiveKey,
-    call_id: str,
-    status: CallStatus,
-    outcome: tuple[str | None, str | None],
-) -> None:
-    result_json, error = outcome
-    finished = tx.change(
-        "finish_tool_call",
-        turn_id=live.turn_id,
-        id=call_id,
-        status=status,
-        result_json=result_json,
-        error=error,
-        completed_at=now_ms(),
-    )
-    if not finished and (status, result_json, error) not in [
-        row[:3] for row in tx.run("call_outcome", turn_id=live.turn_id, id=call_id)
+def _write_outcome(tx: Transaction, live: LiveKey, call: ToolCall) -> None:
+    """The outcome of a call. Repeating it changes nothing."""
+    outcome = {"status": call.status, "result_json": call.result_json, "error": call.error}
+    key = {"turn_id": live.turn_id, "id": call.id}
+    finished = tx.change("finish_tool_call", **key, **outcome, completed_at=now_ms())
+    if not finished and tuple(outcome.values()) not in [
+        row[:3] for row in tx.run("call_outcome", **key)
     ]:
-        raise Conflict(f"tool call {call_id} of turn {live.turn_id} is finished already")
+        raise Conflict(f"tool call {call.id} of turn {live.turn_id} is finished already")
+
+
+def _write_piece(tx: Transaction, live: LiveKey, number: int, text: str, *, again: bool) -> None:
+    if again and len(tx.run("partials", turn_id=live.turn_id)) > number:
+        return
+    tx.run("mark_streaming", turn_id=live.turn_id)
+    tx.run("insert_partial", turn_id=live.turn_id, content=text)
 
 
 def spawn(tx: Transaction, live: LiveKey, call_id: str, child: Session) -> Session:
@@ -370,15 +158,6 @@ def spawn(tx: Transaction, live: LiveKey, call_id: str, child: Session) -> Sessi
     if not linked:
         raise Refused(f"tool call {call_id} spawned another session already")
     return heads.get(tx, child.label, exact=True)
-
-
-def stream(tx: Transaction, live: LiveKey, text: str, *, after: int | None = None) -> None:
-    """Commit a piece of the answer. `after`: it may be stored already, after this many pieces."""
-    _session_of(tx, live)
-    if after is not None and len(tx.run("partials", turn_id=live.turn_id)) > after:
-        return
-    tx.run("mark_streaming", turn_id=live.turn_id)
-    tx.run("insert_partial", turn_id=live.turn_id, content=text)
 
 
 def partial_text(tx: Transaction, turn_id: str) -> str:
@@ -447,7 +226,7 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     )
     completed = sealing.status == "completed"
     threads.put(tx, turn_id, place, join=completed)
-    index_queue.changed(tx, [turn_id])
+    index_queue.grown(tx, [turn_id])
     return _follow(tx, session, parent_id, turn_id) if completed else None
 
 

@@ -48,6 +48,7 @@ _ROLES = frozenset(get_args(MessageRole))
 _SOURCES = frozenset(get_args(MessageSource))
 _CALL_STATUSES = frozenset(get_args(CallStatus))
 _TURN_ROLES = frozenset(get_args(TurnRole))
+_FIELDS = frozenset(NewTurn.__struct_fields__) - {"session", "query", "response"}
 _TOKENS = Usage.__struct_fields__
 _HASH_VERSION = b"turn/1\0"
 _HASH_PIECE = 2047
@@ -112,18 +113,24 @@ def new_turn(session: str, query: Query, answer: Answer = None, /, **fields: Any
     response = Message("assistant", answer) if isinstance(answer, str) else answer
     if response is not None:
         response = checked_step(response)
-    try:
-        return NewTurn(session, messages, response=response, **fields)
-    except TypeError as error:
-        raise Refused(f"a turn has no such field: {error}") from error
+    if unknown := sorted(set(fields) - _FIELDS):
+        raise Refused(f"a turn has no field {unknown[0]!r:.80}", _similar_fields(unknown[0]))
+    return NewTurn(session, messages, response=response, **fields)
 
 
-def messages_of(query: Query) -> tuple[Message, ...]:
-    """A query as messages; a text becomes a message of a person."""
+def _similar_fields(name: str) -> str:
+    from difflib import get_close_matches
+
+    similar = "".join(f"Did you mean {field!r}? " for field in get_close_matches(name, _FIELDS, 1))
+    return f"{similar}The fields are {', '.join(sorted({*_FIELDS, 'id'}))}."
+
+
+def messages_of(query: Query, source: MessageSource = "human") -> tuple[Message, ...]:
+    """A query as messages; a text becomes a user's message."""
     if isinstance(query, (str, Message)):
         query = (query,)
     return tuple(
-        Message("user", part, "human") if isinstance(part, str) else part
+        Message("user", part, source) if isinstance(part, str) else part
         for part in _several(query, "a query is text, a message, or a list of these")
     )
 
@@ -192,12 +199,11 @@ def _closed(call: ToolCall, at: int) -> ToolCall:
 
 def _check(new: NewTurn) -> None:
     """Refuse invalid values with a readable error; the database would only name the constraint."""
-    if new.role not in _TURN_ROLES:
-        raise Refused(f"a turn's role is one of {_words(_TURN_ROLES)}, not {new.role!r}")
+    check_role(new.role)
     if new.status not in ("completed", "failed"):
         raise Refused(f"a recorded turn is completed or failed, not {new.status!r}")
     check_text(new.session, "the name of a session")
-    _check_texts(new, _TEXTS)
+    check_texts(new, _TEXTS)
     check_response(new.response)
     check_usage(new.usage)
     configs.check_recorded(new.config)
@@ -213,6 +219,11 @@ def _check(new: NewTurn) -> None:
             f" {open_calls[0].status}",
             "Give each call its outcome: completed, failed, cancelled or rejected.",
         )
+
+
+def check_role(role: TurnRole) -> None:
+    if role not in _TURN_ROLES:
+        raise Refused(f"a turn's role is one of {_words(_TURN_ROLES)}, not {role!r}")
 
 
 def _check_call_ids(ids: list[str]) -> None:
@@ -282,7 +293,7 @@ def checked_step(step: StepT) -> StepT:
             f"a turn consists of messages and tool calls, not {type(step).__name__}",
             "Use Message(role, content), or ToolCall.of(name, params, result).",
         )
-    _check_texts(step, texts)
+    check_texts(step, texts)
     values = {}
     for name in json_texts:
         value = getattr(step, name)
@@ -313,7 +324,7 @@ def _check_call(call: ToolCall) -> None:
         raise Refused("params_json is None", "A call without parameters has {}.")
 
 
-def _check_texts(of: object, names: tuple[str, ...]) -> None:
+def check_texts(of: object, names: tuple[str, ...]) -> None:
     for name in names:
         value = getattr(of, name)
         if value is not None and not isinstance(value, str):

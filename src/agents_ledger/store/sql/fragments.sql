@@ -6,7 +6,7 @@ t.id, t.parent_turn_id, t.turn_type, t.status, t.started_at, t.completed_at, t.m
     t.input_tokens, t.output_tokens, t.cached_input_tokens, t.cache_write_tokens,
     t.reasoning_tokens, t.total_tokens, t.query_message_ids, t.response_message_id,
     t.has_children, t.tool_call_count, t.source_event_id, t.workspace_path,
-    t.effective_config_json, t.error, t.projected
+    t.effective_config_json, t.error, t.projected, t.long_cache_write_tokens
 
 -- message_columns --
 -- The sequence of a message that has files, lints or codeblocks is turned below zero: with a column
@@ -53,6 +53,31 @@ COALESCE((
     )),
     (SELECT max(b.id) FROM turns b WHERE b.id < t.id),
     (SELECT min(b.id) FROM turns b WHERE b.id > t.id)
+
+-- prompts_of_thread --
+-- How the last and the first prompt of a session's thread begin. Programs write other messages that
+-- begin with <, and those of the source event.
+(
+        SELECT substr(m.content, 1, CAST(:text_max AS INTEGER)) FROM messages m
+        WHERE m.turn_id = p.turn_id AND m.role = 'user' AND COALESCE(m.source, 'human') <> 'event'
+        AND (substr(m.content, 1, 1) <> '<' OR substr(m.content, 1, 9) = '<command-')
+        ORDER BY m.sequence LIMIT 1
+    ),
+    (
+        SELECT substr(m.content, 1, CAST(:text_max AS INTEGER))
+        FROM places r JOIN messages m ON m.turn_id = r.turn_id
+        WHERE r.depth = 1 AND r.segment_id = (
+            WITH RECURSIVE chain (id, jump_id) AS (
+                SELECT g.id, g.jump_id FROM segments g WHERE g.id = p.segment_id
+                UNION ALL
+                SELECT g.id, g.jump_id FROM chain JOIN segments g ON g.id = chain.jump_id
+            )
+            SELECT id FROM chain WHERE jump_id IS NULL
+        )
+        AND m.role = 'user' AND COALESCE(m.source, 'human') <> 'event'
+        AND (substr(m.content, 1, 1) <> '<' OR substr(m.content, 1, 9) = '<command-')
+        ORDER BY m.sequence LIMIT 1
+    )
 
 -- session_columns --
 s.label, s.thread_id, s.persona_id, s.agent_id, s.created_as, s.is_subagent,
@@ -131,7 +156,8 @@ f.id, f.source, f.path, f.generation, f.family, f.kind, f.size, f.mtime_ns, f.ke
 -- spent_columns --
 -- What turns used, summed up. Providers count in four ways: cached tokens as part of the input or
 -- apart, reasoning as part of the output or apart; what the total has beyond input and output tells
--- which. The last two are input from no cache, and output with all reasoning.
+-- which. The last three are input from no cache, output with all reasoning, and the cache writes that
+-- are kept for an hour.
 count(*),
     CAST(sum(CASE WHEN t.status = 'failed' THEN 1 ELSE 0 END) AS BIGINT),
     CAST(sum(CASE WHEN t.status IN ('completed', 'failed') AND t.turn_type = 'normal'
@@ -158,7 +184,8 @@ count(*),
             IN (0, COALESCE(t.cached_input_tokens, 0) + COALESCE(t.cache_write_tokens, 0))
             THEN t.reasoning_tokens
         ELSE 0
-    END) AS BIGINT)
+    END) AS BIGINT),
+    CAST(COALESCE(sum(t.long_cache_write_tokens), 0) AS BIGINT)
 
 -- queue_columns --
 q.position, q.id, q.session_label, q.mode, q.status, q.enqueued_at, q.ready_at, q.turn_id,

@@ -1,5 +1,6 @@
 -- Guards, as guards.sqlite.sql: what was recorded is not changed, whoever writes. Made anew after every migration.
--- The store turns their word `guard:` into a Refused error.
+-- The store turns their word `guard:` into a Refused error. What is inserted in large numbers is looked at once for
+-- each statement, in the transition table `added`.
 
 CREATE FUNCTION guard_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'guard: %', TG_ARGV[0]; END $$;
@@ -23,6 +24,29 @@ CREATE FUNCTION guard_added() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF guard_closed(NEW.turn_id) THEN RAISE EXCEPTION 'guard: nothing is added to a sealed turn'; END IF;
     RETURN NEW;
+END $$;
+
+CREATE FUNCTION guard_added_rows() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT 1 FROM (SELECT DISTINCT turn_id FROM added) a
+        WHERE (SELECT p.depth FROM places p WHERE p.turn_id = a.turn_id) IS NOT NULL
+            AND guard_closed(a.turn_id)
+    ) THEN
+        RAISE EXCEPTION 'guard: nothing is added to a sealed turn';
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION guard_detailed_rows() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT 1 FROM (SELECT DISTINCT message_id FROM added) a
+        WHERE guard_closed((SELECT m.turn_id FROM messages m WHERE m.id = a.message_id))
+    ) THEN
+        RAISE EXCEPTION 'guard: nothing is added to a sealed turn';
+    END IF;
+    RETURN NULL;
 END $$;
 
 CREATE FUNCTION guard_detailed() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -83,14 +107,16 @@ BEGIN
     RETURN OLD;
 END $$;
 
-CREATE FUNCTION guard_compaction_turn() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_compaction_turns() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF (NEW.turn_type = 'compaction')
-        <> EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id)
-    THEN
+    IF EXISTS (
+        SELECT 1 FROM added a
+        WHERE (a.turn_type = 'compaction')
+            <> ((SELECT c.turn_id FROM compactions c WHERE c.turn_id = a.id) IS NOT NULL)
+    ) THEN
         RAISE EXCEPTION 'guard: a compaction turn, and no other, has a compactions row, written first';
     END IF;
-    RETURN NEW;
+    RETURN NULL;
 END $$;
 
 CREATE FUNCTION guard_compaction_row() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -148,7 +174,7 @@ CREATE TRIGGER turns_update BEFORE UPDATE OF
     toolset_name, tools_available, permissions_granted, permissions_used, input_tokens,
     output_tokens, cached_input_tokens, cache_write_tokens, reasoning_tokens, total_tokens,
     query_message_ids, response_message_id, tool_call_count, source_event_id, workspace_path,
-    effective_config_json, error, projected, request_hash
+    effective_config_json, error, projected, request_hash, long_cache_write_tokens
 ON turns
 FOR EACH ROW EXECUTE FUNCTION guard_turns();
 
@@ -159,8 +185,8 @@ EXECUTE FUNCTION guard_refuse('a turn does not lose its children');
 CREATE TRIGGER turns_delete BEFORE DELETE ON turns
 FOR EACH ROW EXECUTE FUNCTION guard_turns_delete();
 
-CREATE TRIGGER turns_compaction BEFORE INSERT ON turns
-FOR EACH ROW EXECUTE FUNCTION guard_compaction_turn();
+CREATE TRIGGER turns_compaction AFTER INSERT ON turns REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION guard_compaction_turns();
 
 CREATE TRIGGER turns_type BEFORE UPDATE OF turn_type ON turns
 FOR EACH ROW WHEN (NEW.turn_type <> OLD.turn_type AND OLD.projected = 0)
@@ -169,20 +195,20 @@ EXECUTE FUNCTION guard_refuse('a turn does not change its type');
 CREATE TRIGGER compactions_insert BEFORE INSERT ON compactions
 FOR EACH ROW EXECUTE FUNCTION guard_compaction_row();
 
-CREATE TRIGGER messages_insert BEFORE INSERT ON messages
-FOR EACH ROW EXECUTE FUNCTION guard_added();
+CREATE TRIGGER messages_insert AFTER INSERT ON messages REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION guard_added_rows();
 
-CREATE TRIGGER tool_calls_insert BEFORE INSERT ON tool_calls
-FOR EACH ROW EXECUTE FUNCTION guard_added();
+CREATE TRIGGER tool_calls_insert AFTER INSERT ON tool_calls REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION guard_added_rows();
 
-CREATE TRIGGER message_files_insert BEFORE INSERT ON message_files
-FOR EACH ROW EXECUTE FUNCTION guard_detailed();
+CREATE TRIGGER message_files_insert AFTER INSERT ON message_files REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION guard_detailed_rows();
 
-CREATE TRIGGER message_lints_insert BEFORE INSERT ON message_lints
-FOR EACH ROW EXECUTE FUNCTION guard_detailed();
+CREATE TRIGGER message_lints_insert AFTER INSERT ON message_lints REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION guard_detailed_rows();
 
-CREATE TRIGGER message_codeblocks_insert BEFORE INSERT ON message_codeblocks
-FOR EACH ROW EXECUTE FUNCTION guard_detailed();
+CREATE TRIGGER message_codeblocks_insert AFTER INSERT ON message_codeblocks REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION guard_detailed_rows();
 
 CREATE TRIGGER messages_moved BEFORE UPDATE OF turn_id ON messages
 FOR EACH ROW EXECUTE FUNCTION guard_added();
@@ -292,6 +318,10 @@ FOR EACH ROW EXECUTE FUNCTION guard_names();
 
 -- A day's sums count no longer once one of its turns changed. Their calls change with their turn.
 -- Turns of today and yesterday are in no sum: they need not wait for who sums up.
+CREATE FUNCTION may_be_summed(at BIGINT) RETURNS boolean LANGUAGE sql AS $$
+SELECT at / 86400000 < floor(extract(epoch FROM clock_timestamp()) / 86400) - 1
+$$;
+
 CREATE FUNCTION forget_summary() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     earliest BIGINT := CASE TG_OP
@@ -299,9 +329,7 @@ DECLARE
         WHEN 'DELETE' THEN OLD.started_at
         ELSE LEAST(NEW.started_at, OLD.started_at) END;
 BEGIN
-    IF earliest / 86400000 >= floor(extract(epoch FROM clock_timestamp()) / 86400) - 1 THEN
-        RETURN NULL;
-    END IF;
+    IF NOT may_be_summed(earliest) THEN RETURN NULL; END IF;
     PERFORM pg_advisory_xact_lock_shared(hashtext(current_schema() || ' summaries'));
     IF TG_OP <> 'INSERT' THEN
         DELETE FROM summary_days WHERE day = OLD.started_at / 86400000;
@@ -313,11 +341,12 @@ BEGIN
 END $$;
 
 CREATE TRIGGER summaries_insert AFTER INSERT ON turns
-FOR EACH ROW EXECUTE FUNCTION forget_summary();
+FOR EACH ROW WHEN (may_be_summed(NEW.started_at)) EXECUTE FUNCTION forget_summary();
 
 CREATE TRIGGER summaries_update AFTER UPDATE OF
     turn_type, status, started_at, model, provider, workspace_path, input_tokens, output_tokens,
-    cached_input_tokens, cache_write_tokens, reasoning_tokens, total_tokens, tool_call_count
+    cached_input_tokens, cache_write_tokens, long_cache_write_tokens, reasoning_tokens, total_tokens,
+    tool_call_count
 ON turns
 FOR EACH ROW EXECUTE FUNCTION forget_summary();
 

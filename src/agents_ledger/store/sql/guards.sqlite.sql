@@ -7,7 +7,7 @@ CREATE TRIGGER turns_update BEFORE UPDATE OF
     toolset_name, tools_available, permissions_granted, permissions_used, input_tokens,
     output_tokens, cached_input_tokens, cache_write_tokens, reasoning_tokens, total_tokens,
     query_message_ids, response_message_id, tool_call_count, source_event_id, workspace_path,
-    effective_config_json, error, projected, request_hash
+    effective_config_json, error, projected, request_hash, long_cache_write_tokens
 ON turns
 WHEN EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.id)
 BEGIN SELECT RAISE(ABORT, 'guard: a sealed turn does not change'); END;
@@ -294,7 +294,8 @@ BEGIN DELETE FROM summary_days WHERE day = NEW.started_at / 86400000; END;
 
 CREATE TRIGGER summaries_update AFTER UPDATE OF
     turn_type, status, started_at, model, provider, workspace_path, input_tokens, output_tokens,
-    cached_input_tokens, cache_write_tokens, reasoning_tokens, total_tokens, tool_call_count
+    cached_input_tokens, cache_write_tokens, long_cache_write_tokens, reasoning_tokens, total_tokens,
+    tool_call_count
 ON turns
 WHEN EXISTS (
     SELECT 1 FROM summary_days d

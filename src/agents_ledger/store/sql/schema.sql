@@ -47,7 +47,8 @@ CREATE TABLE turns (
     effective_config_json TEXT,       -- the configuration, with the origin of each value
     error TEXT,                       -- why a failed turn failed
     projected BIGINT NOT NULL DEFAULT 0, -- derived from source records or tasks: may be derived again
-    request_hash <bytes>              -- of what the caller passed; tells a retry from another turn of that id
+    request_hash <bytes>,             -- of what the caller passed; tells a retry from another turn of that id
+    long_cache_write_tokens BIGINT      -- of cache_write_tokens, those kept for an hour instead of minutes
 );
 CREATE INDEX idx_turns_parent ON turns (parent_turn_id);
 CREATE INDEX idx_turns_started ON turns (started_at);
@@ -418,6 +419,7 @@ CREATE TABLE session_import_requests (
     response_json TEXT NOT NULL,
     created_at BIGINT NOT NULL
 );
+CREATE INDEX idx_session_import_requests_run ON session_import_requests (run_id);
 
 -- Parts of an upload that is not complete yet.
 CREATE TABLE session_import_chunk_parts (
@@ -605,6 +607,7 @@ CREATE TABLE usage_sums (
     total_tokens BIGINT NOT NULL,
     fresh_input_tokens BIGINT NOT NULL, -- input that was not cached
     paid_output_tokens BIGINT NOT NULL, -- output with reasoning, as providers charge it
+    long_cache_write_tokens BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (day, hour, model, provider, workspace_path)
 ) <clustered>;
 

@@ -17,23 +17,30 @@ CREATE INDEX idx_search_words ON search_words USING GIN (words)
 SELECT 1
 
 -- new_doc --
--- A number that others are unlikely to take meanwhile. No row returned: it is taken.
+-- One by one is for SQLite.
+SELECT 1
+
+-- new_docs --
+-- Numbers that others are unlikely to take meanwhile. No row returned: that one is taken.
 INSERT INTO search_docs (id, turn_id)
 SELECT
-    CAST(:low AS BIGINT)
-    + ((CAST(hashtext(:turn_id) AS BIGINT) + :tried) & (CAST(:high AS BIGINT) - :low - 1)),
-    :turn_id
+    w.low + ((CAST(hashtext(w.turn_id) AS BIGINT) + :tried) & (CAST(:room AS BIGINT) - 1)),
+    w.turn_id
+FROM json_to_recordset(CAST(:docs AS JSON)) AS w (turn_id TEXT, low BIGINT)
 ON CONFLICT (id) DO NOTHING
-RETURNING id
+RETURNING id, turn_id
 
 -- numbers_taken --
 -- Of no use here: others may take them meanwhile.
 SELECT 1
 
 -- insert_words --
+SELECT 1
+
+-- insert_pieces --
 INSERT INTO search_words (doc_id, part, piece, words)
-SELECT :id, w.part, w.piece, CAST(w.words AS TSVECTOR)
-FROM json_to_recordset(CAST(:pieces AS JSON)) AS w (part TEXT, piece BIGINT, words TEXT)
+SELECT w.id, w.part, w.piece, CAST(w.words AS TSVECTOR)
+FROM json_to_recordset(CAST(:pieces AS JSON)) AS w (id BIGINT, part TEXT, piece BIGINT, words TEXT)
 
 -- forget_words --
 DELETE FROM search_words

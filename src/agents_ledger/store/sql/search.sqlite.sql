@@ -31,6 +31,13 @@ FROM (
 WHERE next.id < :high
 RETURNING id
 
+-- new_docs --
+-- Many at once is for a server, as are pieces.
+SELECT 1
+
+-- insert_pieces --
+SELECT 1
+
 -- numbers_taken --
 SELECT count(*) FROM search_docs WHERE id IN (SELECT value FROM json_each(:numbers))
 

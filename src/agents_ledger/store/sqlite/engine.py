@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agents_ledger.model.errors import (
+    OPEN_TO_WRITE,
     Damaged,
     DiskFull,
     Locked,
@@ -161,6 +162,8 @@ class SqliteDatabase:
         self.address = address
         self.limits = limits
         self.path = Path(os.path.realpath(address.removeprefix("sqlite:///")))
+        if self.path.is_dir():
+            raise NotALedger(f"{self.path} is a folder")
         self._connect = connect
         self._read_only = read_only
         self._wait_seconds = wait_seconds
@@ -186,8 +189,6 @@ class SqliteDatabase:
         note_open(self.path)
 
     def _check_path(self, *, create: bool) -> None:
-        if self.path.is_dir():
-            raise NotALedger(f"{self.path} is a folder")
         if not self.path.exists():
             if self._read_only or not create:
                 raise self._no_ledger()
@@ -348,7 +349,7 @@ class SqliteDatabase:
     def _check_writable(self) -> None:
         self._check_usable()
         if self._read_only:
-            raise ReadOnly(f"{self.path} was opened for reading only")
+            raise ReadOnly(f"{self.path} was opened for reading only", OPEN_TO_WRITE)
 
     def write(self, work: Work[T]) -> T:
         self._check_writable()
@@ -416,6 +417,10 @@ class SqliteDatabase:
                 raise
             self._immutable = True
             connection = self._new_connection(read_only=True)
+        if self._read_only:
+            connection.execute("PRAGMA query_only=OFF")
+            migrations.stand_in(connection.execute)
+            connection.execute("PRAGMA query_only=ON")
         connection.execute(f"PRAGMA cache_size=-{CACHE_KB}")
         return connection
 

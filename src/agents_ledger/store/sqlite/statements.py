@@ -37,8 +37,9 @@ WORDS = {
     "vector_length": "length(v.vector) / 4",
     "clustered": "WITHOUT ROWID",
     # SQLite has one writer at a time, so a transaction that writes needs no row locks.
-    **dict.fromkeys(("lock_sessions", "lock_live", "lock_idle"), ""),
+    **dict.fromkeys(("lock_sessions", "lock_live", "lock_idle", "lock_waiting"), ""),
     **dict.fromkeys(("lock_projection", "lock_summaries", "lock_tokens"), "SELECT 1"),
+    "await_again": "DO NOTHING",
     "position": "instr",
     "ids": "(SELECT value FROM json_each(:ids))",
     "projects": "(SELECT value FROM json_each(:projects))",

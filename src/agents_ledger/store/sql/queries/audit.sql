@@ -262,13 +262,20 @@ LEFT JOIN session_history h ON h.id = (
 WHERE COALESCE(s.thread_id, '') <> COALESCE(h.thread_id, '');
 
 -- audit_history_time --
--- A session was updated when it last moved; only the source of an imported one can grow later.
+-- A session was updated when it last moved; only the source of an imported one can grow later. A
+-- rename is no update, but earlier versions of this program made it one.
 SELECT s.label, s.updated_at
 FROM sessions s
 JOIN session_history h ON h.id = (
-    SELECT max(x.id) FROM session_history x WHERE x.session_label = s.label
+    SELECT max(x.id) FROM session_history x WHERE x.session_label = s.label AND x.reason <> 'rename'
 )
-WHERE s.updated_at < h.changed_at OR (COALESCE(s.origin, 'native') = 'native' AND s.updated_at > h.changed_at);
+WHERE s.updated_at < h.changed_at OR (
+    COALESCE(s.origin, 'native') = 'native' AND s.updated_at > h.changed_at
+    AND NOT EXISTS (
+        SELECT 1 FROM session_history n
+        WHERE n.session_label = s.label AND n.id > h.id AND n.changed_at = s.updated_at
+    )
+);
 
 -- audit_history_dangling --
 -- Every line of the history names a session and a thread that exist.
@@ -429,7 +436,7 @@ SELECT hash, content FROM system_prompts;
 -- The daily totals match the turns of that day.
 WITH found (
     day, turns, failed, untold, tool_calls, input, output, cached, written, reasoning, total, fresh,
-    paid
+    paid, hour
 ) AS (
     SELECT t.started_at / 86400000, <spent_columns> FROM turns t GROUP BY t.started_at / 86400000
 ), summed AS (
@@ -438,7 +445,7 @@ WITH found (
         sum(u.output_tokens) AS output, sum(u.cached_input_tokens) AS cached,
         sum(u.cache_write_tokens) AS written, sum(u.reasoning_tokens) AS reasoning,
         sum(u.total_tokens) AS total, sum(u.fresh_input_tokens) AS fresh,
-        sum(u.paid_output_tokens) AS paid
+        sum(u.paid_output_tokens) AS paid, sum(u.long_cache_write_tokens) AS hour
     FROM usage_sums u GROUP BY u.day
 )
 SELECT d.day, COALESCE(s.turns, 0)
@@ -448,7 +455,8 @@ LEFT JOIN found x ON x.day = d.day
 WHERE COALESCE(s.turns, 0) <> COALESCE(x.turns, 0)
 OR s.failed <> x.failed OR s.untold <> x.untold OR s.tool_calls <> x.tool_calls
 OR s.input <> x.input OR s.output <> x.output OR s.cached <> x.cached OR s.written <> x.written
-OR s.reasoning <> x.reasoning OR s.total <> x.total OR s.fresh <> x.fresh OR s.paid <> x.paid;
+OR s.reasoning <> x.reasoning OR s.total <> x.total OR s.fresh <> x.fresh OR s.paid <> x.paid
+OR s.hour <> x.hour;
 
 -- audit_tool_sums --
 -- The same of its tool calls.

@@ -24,3 +24,22 @@ SELECT result_json FROM tool_calls WHERE turn_id = :turn_id AND id = :id;
 SELECT substr(m.content, 1, CAST(:text_max AS INTEGER))
 FROM turns t JOIN messages m ON m.id = t.response_message_id
 WHERE t.id = :turn_id;
+
+-- calls_of_turns --
+SELECT c.turn_id, c.status, c.id, c.sequence, c.tool_name, c.params_json, c.started_at
+FROM tool_calls c WHERE c.turn_id IN <ids> ORDER BY c.turn_id, c.sequence;
+
+-- thread_segments --
+-- The place of each turn, marked by 1, and the segments above it with how far down they are its
+-- thread.
+WITH RECURSIVE chain (turn_id, segment_id, depth, is_own) AS (
+    SELECT p.turn_id, p.segment_id, p.depth, 1 FROM places p WHERE p.turn_id IN <ids>
+    UNION ALL
+    SELECT c.turn_id, g.parent_id, g.fork_depth, 0
+    FROM chain c JOIN segments g ON g.id = c.segment_id
+    WHERE g.parent_id IS NOT NULL
+)
+SELECT turn_id, segment_id, depth, is_own FROM chain;
+
+-- turn_started_at --
+SELECT started_at FROM turns WHERE id = :id;

@@ -2,8 +2,7 @@
 
 -- session_lines --
 -- Latest first, with the size of each thread. Pages continue after (updated_at, label). What is
--- counted is counted for the sessions of the page alone. Prompts that begin with < were written by a
--- program, as were those of the source event.
+-- counted is counted for the sessions of the page alone.
 WITH page (label) AS (
     SELECT s.label
     FROM sessions s
@@ -36,20 +35,7 @@ WITH page (label) AS (
 SELECT
     COALESCE(p.depth, 0), COALESCE(p.total_tokens, 0), COALESCE(p.compaction_count, 0), p.model,
     t.workspace_path, t.status,
-    (
-        SELECT substr(m.content, 1, CAST(:text_max AS INTEGER)) FROM messages m
-        WHERE m.turn_id = s.thread_id AND m.role = 'user' AND substr(m.content, 1, 1) <> '<'
-        AND COALESCE(m.source, 'human') <> 'event'
-        ORDER BY m.sequence LIMIT 1
-    ),
-    (
-        SELECT substr(m.content, 1, CAST(:text_max AS INTEGER))
-        FROM places r JOIN messages m ON m.turn_id = r.turn_id
-        WHERE r.segment_id = p.segment_id AND r.depth = 1
-        AND m.role = 'user' AND substr(m.content, 1, 1) <> '<'
-        AND COALESCE(m.source, 'human') <> 'event'
-        ORDER BY m.sequence LIMIT 1
-    ),
+    <prompts_of_thread>,
     (SELECT count(*) FROM segments g WHERE g.parent_id = p.segment_id AND g.fork_depth <= p.depth),
     (SELECT count(*) FROM sessions c WHERE c.parent_session_label = s.label),
     (SELECT max(n.label) FROM sessions n WHERE n.label < s.label),
@@ -118,6 +104,10 @@ ORDER BY id DESC LIMIT :limit;
 -- import_run --
 SELECT id, started_at, finished_at, imported, upserted, skipped, failed, report_json
 FROM import_runs WHERE id = :id;
+
+-- import_run_of_request --
+SELECT created_at, response_json FROM session_import_requests WHERE run_id = :id
+ORDER BY created_at, idempotency_key;
 
 -- imported_as --
 -- Where a session came from.
@@ -223,24 +213,63 @@ SELECT id FROM turns LIMIT :limit;
 -- latest_turn_at --
 SELECT started_at FROM turns ORDER BY started_at DESC LIMIT 1;
 
--- recent_files --
--- The files touched last, each once, with how often and when.
-SELECT f.file_path, count(*), sum(CASE WHEN f.kind = 'written' THEN 1 ELSE 0 END), max(f.id)
-FROM (
-    SELECT id, file_path, kind FROM message_files WHERE kind IN ('read', 'written')
-    ORDER BY id DESC LIMIT :latest
-) AS f
-WHERE CAST(:text AS TEXT) IS NULL OR lower(f.file_path) LIKE :text ESCAPE '\'
-GROUP BY f.file_path ORDER BY max(f.id) DESC LIMIT :limit;
+-- session_names --
+-- Some sessions with the prompts that name them.
+SELECT <prompts_of_thread>, <session_columns>
+FROM sessions s
+LEFT JOIN annotations a ON a.session_label = s.label
+LEFT JOIN places p ON p.turn_id = s.thread_id
+WHERE s.label IN <ids>;
+
+-- recent_file_calls --
+-- The calls of the latest turns, of tools that may read or write files. Long parameters are cut.
+SELECT c.turn_id, t.started_at, c.status, c.tool_name,
+    substr(c.params_json, 1, CAST(:text_max AS INTEGER))
+FROM (SELECT id, started_at FROM turns ORDER BY started_at DESC LIMIT :latest) AS t
+JOIN tool_calls c ON c.turn_id = t.id
+WHERE lower(c.tool_name) LIKE '%read%' OR lower(c.tool_name) LIKE '%view%'
+    OR lower(c.tool_name) LIKE '%open%' OR lower(c.tool_name) LIKE '%write%'
+    OR lower(c.tool_name) LIKE '%edit%' OR lower(c.tool_name) LIKE '%create%'
+    OR lower(c.tool_name) LIKE '%replace%' OR lower(c.tool_name) LIKE '%diff%'
+    OR lower(c.tool_name) LIKE '%insert%' OR lower(c.tool_name) LIKE '%delete%'
+    OR lower(c.tool_name) LIKE '%patch%';
+
+-- recent_message_files --
+-- The files that messages of the latest turns name.
+SELECT m.turn_id, t.started_at, f.kind, f.file_path
+FROM (SELECT id, started_at FROM turns ORDER BY started_at DESC LIMIT :latest) AS t
+JOIN messages m ON m.turn_id = t.id AND m.has_details = 1
+JOIN message_files f ON f.message_id = m.id
+WHERE f.kind IN ('read', 'written');
 
 -- tool_examples --
--- The latest calls of a tool.
+-- The latest calls of a tool, or those of them that failed. No index has the status: of very many
+-- calls only the latest are looked at.
+WITH latest (turn_id, id) AS (
+    SELECT c.turn_id, c.id FROM tool_calls c
+    WHERE c.tool_name = :tool_name AND c.turn_id <= :turn_id
+    AND (c.turn_id < :turn_id OR c.sequence < :sequence)
+    ORDER BY c.turn_id DESC, c.sequence DESC LIMIT :scanned
+)
 SELECT c.turn_id, c.id, substr(c.params_json, 1, 2000), c.status, c.started_at,
     substr(c.error, 1, 400), c.sequence
-FROM tool_calls c
-WHERE c.tool_name = :tool_name AND c.turn_id <= :turn_id
-AND (c.turn_id < :turn_id OR c.sequence < :sequence)
+FROM latest
+JOIN tool_calls c ON c.turn_id = latest.turn_id AND c.id = latest.id
+WHERE CAST(:failed AS BIGINT) = 0 OR c.status = 'failed'
 ORDER BY c.turn_id DESC, c.sequence DESC LIMIT :limit;
+
+-- growing_sessions --
+-- Imported sessions whose source had a record since then, with the time of the last one. A fork and
+-- a move of a head also set the time of a session; they are no records of the source.
+SELECT s.label, s.thread_id, s.updated_at
+FROM sessions s JOIN turns t ON t.id = s.thread_id
+WHERE s.updated_at >= :since AND s.status = 'active' AND s.is_subagent = 0 AND t.projected = 1
+AND (CAST(:label AS TEXT) IS NULL OR s.label = :label)
+AND NOT EXISTS (
+    SELECT 1 FROM session_history h
+    WHERE h.session_label = s.label AND h.changed_at = s.updated_at AND h.reason <> 'import'
+)
+ORDER BY s.updated_at DESC, s.label LIMIT :limit;
 
 -- live_progress --
 -- The turns being written now: how many steps they have, and how many calls came to an end.

@@ -209,11 +209,14 @@ VALUES (:label, :turn_id, :at, 'rollback');
 -- A session was updated when it last moved; only the source of an imported one can grow later.
 UPDATE sessions SET updated_at = (
     SELECT h.changed_at FROM session_history h
-    WHERE h.session_label = sessions.label ORDER BY h.id DESC LIMIT 1
+    WHERE h.session_label = sessions.label AND h.reason <> 'rename' ORDER BY h.id DESC LIMIT 1
 )
 WHERE EXISTS (
     SELECT 1 FROM session_history h
-    WHERE h.id = (SELECT max(x.id) FROM session_history x WHERE x.session_label = sessions.label)
+    WHERE h.id = (
+        SELECT max(x.id) FROM session_history x
+        WHERE x.session_label = sessions.label AND x.reason <> 'rename'
+    )
     AND (sessions.updated_at < h.changed_at
         OR (COALESCE(sessions.origin, 'native') = 'native'
             AND sessions.updated_at > h.changed_at))

@@ -1,7 +1,7 @@
 -- The word index: what waits for it, what is put into it, and what is found.
 
 -- await_index --
-INSERT INTO search_waiting (turn_id) VALUES (:turn_id) ON CONFLICT DO NOTHING;
+INSERT INTO search_waiting (turn_id) VALUES (:turn_id) ON CONFLICT <await_again>;
 
 -- await_index_all --
 INSERT INTO search_waiting (turn_id) SELECT t.id FROM turns t WHERE 1 = 1 ON CONFLICT DO NOTHING;
@@ -23,16 +23,21 @@ WHERE t.id = w.turn_id
 ORDER BY t.started_at DESC, t.id DESC;
 
 -- due_for_index --
--- Turns being written wait until they are sealed.
+-- Turns being written wait until they are sealed. On a server several programs index at once, each
+-- other turns.
 SELECT w.turn_id FROM search_waiting w
 WHERE NOT EXISTS (SELECT 1 FROM live_turns l WHERE l.turn_id = w.turn_id)
-ORDER BY w.turn_id LIMIT :limit;
+ORDER BY w.turn_id LIMIT :limit
+<lock_waiting>;
 
 -- delete_waiting --
 DELETE FROM search_waiting WHERE turn_id IN <ids>;
 
 -- new_doc --
 <new_doc>;
+
+-- new_docs --
+<new_docs>;
 
 -- numbers_taken --
 -- How many of these numbers.
@@ -43,6 +48,9 @@ INSERT INTO search_docs (id, turn_id) VALUES (:id, :turn_id);
 
 -- insert_words --
 <insert_words>;
+
+-- insert_pieces --
+<insert_pieces>;
 
 -- forget_words --
 -- All of them.
@@ -68,11 +76,11 @@ SELECT
 FROM turns t WHERE t.id IN <ids>;
 
 -- document_messages --
-SELECT m.turn_id, m.role, m.content, m.thinking, m.has_details
+SELECT m.turn_id, m.has_details, m.role, m.content, m.thinking, m.sequence, m.id
 FROM messages m WHERE m.turn_id IN <ids> ORDER BY m.turn_id, m.sequence;
 
 -- document_calls --
-SELECT c.turn_id, c.tool_name, c.status, c.params_json, c.result_json, c.error
+SELECT c.turn_id, c.tool_name, c.status, c.params_json, c.result_json, c.error, c.sequence
 FROM tool_calls c WHERE c.turn_id IN <ids> ORDER BY c.turn_id, c.sequence;
 
 -- document_files --
@@ -141,6 +149,9 @@ WITH RECURSIVE chain (segment_id, upto) AS (
 )
 SELECT segment_id, max(upto) FROM chain GROUP BY segment_id;
 
+-- session_origins --
+SELECT DISTINCT lower(COALESCE(s.origin, 'native')) FROM sessions s;
+
 -- turn_forks --
 -- Whether threads part at a turn: it has several children, or a session was forked there.
 SELECT CASE WHEN
@@ -207,7 +218,20 @@ LEFT JOIN annotations a ON a.session_label = s.label
 ORDER BY held.number LIMIT 1;
 
 -- indexed_count --
-SELECT count(*) FROM search_docs WHERE turn_id IS NOT NULL;
+-- Up to so many.
+SELECT count(*) FROM (SELECT 1 FROM search_docs LIMIT :limit) AS counted;
+
+-- recent_titles --
+-- Of the sessions that changed last, with their ends and the numbers of these in the index.
+SELECT COALESCE(a.title, s.source_title), t.id, t.started_at, p.segment_id, p.depth, d.id
+FROM (
+    SELECT label, thread_id, source_title FROM sessions ORDER BY updated_at DESC LIMIT :limit
+) AS s
+JOIN places p ON p.turn_id = s.thread_id
+JOIN turns t ON t.id = s.thread_id
+LEFT JOIN annotations a ON a.session_label = s.label
+LEFT JOIN search_docs d ON d.turn_id = s.thread_id
+WHERE COALESCE(a.title, s.source_title) IS NOT NULL;
 
 -- word_count --
 -- How many turns have a word, up to so many of the newest, and the oldest of these: below it
@@ -276,3 +300,12 @@ JOIN places p ON p.turn_id = d.turn_id
 WHERE v.model = :model AND v.doc_id >= :low AND v.doc_id < :high
 AND <is_indexed>
 ORDER BY v.doc_id DESC LIMIT :limit;
+
+-- following_calls --
+-- The calls of some turns of a segment, in order.
+SELECT
+    c.turn_id, c.tool_name, c.status, c.params_json, c.result_json, c.error, c.sequence,
+    c.started_at
+FROM places p JOIN tool_calls c ON c.turn_id = p.turn_id
+WHERE p.segment_id = :segment_id AND p.depth BETWEEN :from_depth AND :to_depth
+ORDER BY p.depth, c.sequence LIMIT :limit;

@@ -100,6 +100,10 @@ WHERE label = :label AND COALESCE(thread_id, '') = COALESCE(CAST(:from_turn AS T
 INSERT INTO session_history (session_label, thread_id, changed_at, reason)
 SELECT label, thread_id, updated_at, :reason FROM sessions WHERE label = :label;
 
+-- log_rename --
+INSERT INTO session_history (session_label, thread_id, changed_at, reason)
+SELECT label, thread_id, :now, 'rename' FROM sessions WHERE label = :label;
+
 -- move_at --
 -- By number, not by time: one move with a time in the future must not hide those made after it.
 SELECT id, thread_id FROM session_history

@@ -286,7 +286,7 @@ UPDATE turns SET
     query_message_ids = :query_message_ids, response_message_id = :response_message_id,
     tool_call_count = :tool_call_count, source_event_id = :source_event_id,
     workspace_path = :workspace_path, effective_config_json = :effective_config_json,
-    error = :error, request_hash = :request_hash
+    error = :error, request_hash = :request_hash, long_cache_write_tokens = :long_cache_write_tokens
 WHERE id = :id;
 
 -- delete_turn_files --
@@ -371,7 +371,7 @@ UPDATE turns SET
     turn_type = 'normal', status = 'failed', error = :error, query_message_ids = '[]',
     response_message_id = NULL, tool_call_count = 0, input_tokens = NULL, output_tokens = NULL,
     cached_input_tokens = NULL, cache_write_tokens = NULL, reasoning_tokens = NULL,
-    total_tokens = NULL, request_hash = NULL
+    total_tokens = NULL, request_hash = NULL, long_cache_write_tokens = NULL
 WHERE id = :id;
 
 -- delete_turn_sources --

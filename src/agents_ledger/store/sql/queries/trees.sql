@@ -78,16 +78,34 @@ AND s.thread_id = p.turn_id AND s.status <> 'deleted'
 ORDER BY s.created_at, s.label;
 
 -- tree_subagents --
--- The sessions that were spawned at or below a turn, with the size of their threads.
+-- The sessions that were spawned at or below a turn, with the size of their threads and how the
+-- parameters of the call begin.
 <within>
-SELECT COALESCE(h.depth, 0), COALESCE(h.total_tokens, 0), <session_columns>
+SELECT COALESCE(h.depth, 0), COALESCE(h.total_tokens, 0),
+    substr(c.params_json, 1, CAST(:text_max AS INTEGER)), <session_columns>
 FROM tail CROSS JOIN places p CROSS JOIN sessions s
 LEFT JOIN places h ON h.turn_id = s.thread_id
 LEFT JOIN annotations a ON a.session_label = s.label
+LEFT JOIN tool_calls c ON c.turn_id = s.parent_turn_id AND c.id = s.spawn_tool_call_id
 WHERE p.segment_id = tail.segment_id
 AND p.depth BETWEEN tail.from_depth AND tail.last_depth
 AND s.parent_turn_id = p.turn_id
 ORDER BY s.created_at, s.label;
+
+-- turn_subagents --
+-- The sessions that calls of some turns spawned: the size of their threads, what they were asked
+-- and what they answered.
+SELECT c.turn_id, c.id, COALESCE(h.depth, 0), COALESCE(h.total_tokens, 0),
+    substr(c.params_json, 1, CAST(:text_max AS INTEGER)), t.status, c.status,
+    substr(m.content, 1, CAST(:text_max AS INTEGER)),
+    substr(c.result_json, 1, CAST(:text_max AS INTEGER)), <session_columns>
+FROM tool_calls c
+JOIN sessions s ON s.label = c.spawned_session_label
+LEFT JOIN annotations a ON a.session_label = s.label
+LEFT JOIN turns t ON t.id = s.thread_id
+LEFT JOIN places h ON h.turn_id = t.id
+LEFT JOIN messages m ON m.turn_id = t.id AND m.id = t.response_message_id
+WHERE c.turn_id IN <ids> AND c.spawned_session_label IS NOT NULL;
 
 -- branches --
 -- What hangs on a turn, a page at a time.

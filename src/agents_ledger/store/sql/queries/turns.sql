@@ -6,13 +6,15 @@ INSERT INTO turns (
     toolset_name, tools_available, permissions_granted, permissions_used,
     input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, reasoning_tokens,
     total_tokens, query_message_ids, response_message_id, has_children, tool_call_count,
-    source_event_id, workspace_path, effective_config_json, error, projected, request_hash
+    source_event_id, workspace_path, effective_config_json, error, projected, request_hash,
+    long_cache_write_tokens
 ) VALUES (
     :id, :parent_turn_id, :turn_type, :status, :started_at, :completed_at, :model, :provider, :role,
     :toolset_name, :tools_available, :permissions_granted, :permissions_used,
     :input_tokens, :output_tokens, :cached_input_tokens, :cache_write_tokens, :reasoning_tokens,
     :total_tokens, :query_message_ids, :response_message_id, :has_children, :tool_call_count,
-    :source_event_id, :workspace_path, :effective_config_json, :error, :projected, :request_hash
+    :source_event_id, :workspace_path, :effective_config_json, :error, :projected, :request_hash,
+    :long_cache_write_tokens
 );
 
 -- insert_message --

@@ -1,0 +1,250 @@
+-- What PostgreSQL does in one call where SQLite runs statement by statement. Made anew after every migration.
+-- A function does what the verb of its name does when nothing stands in the way. What it does not return it did not
+-- write: the verb then runs statement by statement, and says why it cannot. An error undoes the whole call.
+
+-- A plan is made once in a session, perhaps while the tables are tiny: each row is looked up by its key in a subquery
+-- (OFFSET 0 keeps it one), which no plan can turn into reading a table whole.
+
+-- The settings of a transaction that writes (store/postgres/engine.py), and whether the schema is the caller's: a
+-- migration waits for the lock.
+CREATE FUNCTION begin_call(number BIGINT) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM
+        set_config('enable_seqscan', 'off', TRUE), set_config('jit', 'off', TRUE),
+        set_config('plan_cache_mode', 'force_generic_plan', TRUE),
+        set_config('lock_timeout', '1s', TRUE),
+        pg_advisory_xact_lock_shared(hashtext('agents_ledger:' || current_schema()));
+    RETURN number = (SELECT max(m.number) FROM schema_migrations m);
+END $$;
+
+-- Messages and tool calls of some of the turns.
+CREATE FUNCTION insert_steps(ids TEXT[], new_messages JSON, new_calls JSON)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF new_messages IS NOT NULL THEN
+        INSERT INTO messages (
+            id, turn_id, role, content, source, sequence, created_at, thinking, context_json,
+            metadata_json, tool_call_id
+        )
+        SELECT r.* FROM json_to_recordset(new_messages) AS r (
+            id TEXT, turn_id TEXT, role TEXT, content TEXT, source TEXT, sequence BIGINT,
+            created_at BIGINT, thinking TEXT, context_json TEXT, metadata_json TEXT,
+            tool_call_id TEXT
+        ) WHERE r.turn_id = ANY (ids);
+    END IF;
+    IF new_calls IS NOT NULL THEN
+        INSERT INTO tool_calls (
+            id, turn_id, message_id, tool_name, tool_number, params_json, result_json, error,
+            status, source_status, started_at, completed_at, sequence
+        )
+        SELECT r.* FROM json_to_recordset(new_calls) AS r (
+            id TEXT, turn_id TEXT, message_id TEXT, tool_name TEXT, tool_number BIGINT,
+            params_json TEXT, result_json TEXT, error TEXT, status TEXT, source_status TEXT,
+            started_at BIGINT, completed_at BIGINT, sequence BIGINT
+        ) WHERE r.turn_id = ANY (ids);
+    END IF;
+END $$;
+
+-- A writer is seen now. One that was seen a moment ago is not locked: others begin turns for it, too.
+CREATE FUNCTION renew_writer(writer_id TEXT) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    now BIGINT := CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT);
+BEGIN
+    IF (SELECT w.seen_at FROM writers w WHERE w.id = writer_id) > now - 5000 THEN RETURN; END IF;
+    INSERT INTO writers (id, seen_at) VALUES (writer_id, now)
+    ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
+END $$;
+
+-- A segment of its own behind a turn, as the statement open_segment; returns its number.
+CREATE FUNCTION open_segment(behind TEXT) RETURNS BIGINT LANGUAGE plpgsql AS $$
+DECLARE
+    p places;
+    opened BIGINT;
+BEGIN
+    SELECT * INTO p FROM places WHERE turn_id = behind;
+    INSERT INTO segments (parent_id, fork_depth, level, jump_id, jump_depth)
+    SELECT
+        s.id, p.depth, s.level + 1,
+        CASE WHEN j2.id IS NOT NULL AND s.level - j1.level = j1.level - j2.level
+            THEN j2.id ELSE s.id END,
+        CASE WHEN j2.id IS NOT NULL AND s.level - j1.level = j1.level - j2.level
+            THEN j1.jump_depth ELSE p.depth END
+    FROM segments s
+    LEFT JOIN segments j1 ON j1.id = s.jump_id
+    LEFT JOIN segments j2 ON j2.id = j1.jump_id
+    WHERE s.id = p.segment_id
+    RETURNING id INTO opened;
+    RETURN opened;
+END $$;
+
+-- Finished turns that go on where their sessions stand, as recording.record() writes them, or, of a live writer,
+-- turns that begin there, as live.begin() does. Of the tables that a turn is in, those whose rows the caller has come
+-- as JSON, NULL where there are none; the rows of the others follow from them.
+CREATE FUNCTION record_turns(
+    ledger TEXT, number BIGINT, at BIGINT, live_writer TEXT,
+    asked JSON, new_turns JSON, new_messages JSON, new_calls JSON, new_prompts JSON
+) RETURNS TABLE (turn_id TEXT, parent_id TEXT, turn_depth BIGINT) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    ids TEXT[];
+    labels TEXT[];
+    parents TEXT[];
+    depths BIGINT[];
+    personas TEXT[];
+    prompts TEXT[];
+    placed BIGINT;
+BEGIN
+    PERFORM set_config('search_path', quote_ident(ledger), TRUE);
+    IF NOT begin_call(number) THEN RETURN; END IF;
+
+    -- Sessions that nobody else writes to, and whose head has no child behind it. Whoever has to wait for another
+    -- writer waits alone; of sessions with one head, the first goes on and the others fork.
+    SELECT
+        array_agg(x.id), array_agg(x.label), array_agg(x.thread_id), array_agg(x.depth + 1),
+        array_agg(x.persona_id), array_agg(x.prompt)
+    INTO ids, labels, parents, depths, personas, prompts
+    FROM (
+        SELECT DISTINCT ON (p.segment_id, p.depth)
+            a.id, s.label, s.thread_id, p.depth, COALESCE(s.persona_id, p.persona_id) AS persona_id,
+            COALESCE(a.prompt, p.system_prompt_hash) AS prompt
+        FROM json_to_recordset(asked)
+            AS a (name TEXT, id TEXT, is_expected BOOLEAN, parent TEXT, prompt TEXT)
+        CROSS JOIN LATERAL (
+            SELECT s.label, s.thread_id, s.persona_id
+            FROM names n JOIN sessions s ON s.label = n.session_label
+            WHERE n.name = a.name AND s.status = 'active'
+            FOR UPDATE OF s SKIP LOCKED
+        ) s
+        CROSS JOIN LATERAL (SELECT * FROM places p WHERE p.turn_id = s.thread_id OFFSET 0) p
+        WHERE (a.is_expected IS NULL OR a.parent = s.thread_id)
+            AND (SELECT t.projected FROM turns t WHERE t.id = s.thread_id) = 0
+            AND (live_writer IS NOT NULL OR (
+                SELECT 1 FROM places q WHERE q.segment_id = p.segment_id AND q.depth = p.depth + 1
+            ) IS NULL)
+            AND (SELECT 1 FROM turns t WHERE t.id = a.id) IS NULL
+            AND (SELECT 1 FROM names n WHERE n.name = a.id) IS NULL
+    ) x;
+    IF ids IS NULL THEN RETURN; END IF;
+
+    IF new_prompts IS NOT NULL THEN
+        INSERT INTO system_prompts (hash, content)
+        SELECT r.hash, r.content FROM json_to_recordset(new_prompts) AS r (hash TEXT, content TEXT)
+        WHERE r.hash = ANY (prompts)
+        ON CONFLICT DO NOTHING;
+    END IF;
+
+    INSERT INTO turns (
+        id, parent_turn_id, status, started_at, completed_at, model, provider, role,
+        toolset_name, tools_available, permissions_granted, permissions_used,
+        input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, reasoning_tokens,
+        total_tokens, query_message_ids, response_message_id, tool_call_count,
+        source_event_id, workspace_path, request_hash
+    )
+    SELECT
+        r.id, u.parent, r.status, r.started_at, r.completed_at, r.model, r.provider, r.role,
+        r.toolset_name, r.tools_available, r.permissions_granted, r.permissions_used,
+        r.input_tokens, r.output_tokens, r.cached_input_tokens, r.cache_write_tokens,
+        r.reasoning_tokens, r.total_tokens, r.query_message_ids, r.response_message_id,
+        r.tool_call_count, r.source_event_id, r.workspace_path, decode(r.request_hash, 'base64')
+    FROM json_to_recordset(new_turns) AS r (
+        id TEXT, status TEXT, started_at BIGINT, completed_at BIGINT, model TEXT, provider TEXT,
+        role TEXT, toolset_name TEXT, tools_available TEXT, permissions_granted TEXT, permissions_used TEXT,
+        input_tokens BIGINT, output_tokens BIGINT, cached_input_tokens BIGINT,
+        cache_write_tokens BIGINT, reasoning_tokens BIGINT, total_tokens BIGINT,
+        query_message_ids TEXT, response_message_id TEXT, tool_call_count BIGINT,
+        source_event_id TEXT, workspace_path TEXT, request_hash TEXT
+    ) JOIN unnest(ids, parents) AS u (id, parent) ON u.id = r.id;
+
+    PERFORM insert_steps(ids, new_messages, new_calls);
+
+    UPDATE turns SET has_children = 1 WHERE id = ANY (parents) AND has_children = 0;
+
+    INSERT INTO places (
+        segment_id, depth, turn_id, input_tokens, output_tokens, cached_input_tokens,
+        cache_write_tokens, reasoning_tokens, total_tokens, compaction_count, compaction_turn_id,
+        model, provider, persona_id, system_prompt_hash
+    )
+    SELECT
+        CASE WHEN live_writer IS NULL THEN p.segment_id ELSE open_segment(u.parent) END,
+        p.depth + 1, t.id,
+        p.input_tokens + COALESCE(t.input_tokens, 0),
+        p.output_tokens + COALESCE(t.output_tokens, 0),
+        p.cached_input_tokens + COALESCE(t.cached_input_tokens, 0),
+        p.cache_write_tokens + COALESCE(t.cache_write_tokens, 0),
+        p.reasoning_tokens + COALESCE(t.reasoning_tokens, 0),
+        p.total_tokens + COALESCE(t.total_tokens, 0),
+        p.compaction_count, p.compaction_turn_id,
+        COALESCE(t.model, p.model), COALESCE(t.provider, p.provider), u.persona, u.prompt
+    FROM unnest(ids, parents, personas, prompts) AS u (id, parent, persona, prompt)
+    CROSS JOIN LATERAL (SELECT * FROM places p WHERE p.turn_id = u.parent OFFSET 0) p
+    CROSS JOIN LATERAL (SELECT * FROM turns t WHERE t.id = u.id OFFSET 0) t
+    ON CONFLICT (segment_id, depth) DO NOTHING;
+    GET DIAGNOSTICS placed = ROW_COUNT;
+    IF placed <> cardinality(ids) THEN
+        RAISE EXCEPTION 'a turn took another''s place while both were written';
+    END IF;
+
+    INSERT INTO search_waiting (turn_id) SELECT unnest(ids);
+
+    IF live_writer IS NULL THEN
+        UPDATE sessions s SET thread_id = ids[array_position(labels, s.label)], updated_at = at
+        WHERE s.label = ANY (labels);
+        INSERT INTO session_history (session_label, thread_id, changed_at, reason)
+        SELECT u.label, u.id, at, 'record' FROM unnest(ids, labels) AS u (id, label);
+    ELSE
+        PERFORM renew_writer(live_writer);
+        INSERT INTO live_turns (turn_id, writer_id, session_label)
+        SELECT u.id, live_writer, u.label FROM unnest(ids, labels) AS u (id, label);
+    END IF;
+    RETURN QUERY SELECT * FROM unnest(ids, parents, depths);
+END $$;
+
+-- Steps of turns that their writers write now, as add_message(), add_steps(), start_call(), finish_call() and stream()
+-- of a live turn commit them. An outcome of a call that has one undoes all.
+CREATE FUNCTION add_steps(
+    ledger TEXT, number BIGINT,
+    asked JSON, new_messages JSON, new_calls JSON, outcomes JSON, pieces JSON
+) RETURNS TABLE (turn_id TEXT) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    ids TEXT[];
+    o RECORD;
+BEGIN
+    PERFORM set_config('search_path', quote_ident(ledger), TRUE);
+    IF NOT begin_call(number) THEN RETURN; END IF;
+    SELECT array_agg(l.turn_id) INTO ids
+    FROM json_to_recordset(asked) AS a (turn_id TEXT, writer_id TEXT)
+    CROSS JOIN LATERAL (
+        SELECT l.turn_id FROM live_turns l
+        WHERE l.turn_id = a.turn_id AND l.writer_id = a.writer_id
+        FOR UPDATE SKIP LOCKED
+    ) l;
+    IF ids IS NULL THEN RETURN; END IF;
+
+    -- A message that was streamed takes the place of its pieces.
+    DELETE FROM partial_texts p WHERE p.turn_id = ANY (ids) AND p.turn_id = ANY (ARRAY(
+        SELECT a.turn_id FROM json_to_recordset(asked) AS a (turn_id TEXT, is_streamed BOOLEAN)
+        WHERE a.is_streamed
+    ));
+    PERFORM insert_steps(ids, new_messages, new_calls);
+    FOR o IN SELECT * FROM json_to_recordset(outcomes) AS r (
+        turn_id TEXT, id TEXT, status TEXT, result_json TEXT, error TEXT, completed_at BIGINT
+    ) WHERE r.turn_id = ANY (ids) LOOP
+        UPDATE tool_calls c SET
+            status = o.status, result_json = o.result_json, error = o.error,
+            completed_at = o.completed_at
+        WHERE c.turn_id = o.turn_id AND c.id = o.id AND c.status IN ('pending', 'running');
+        IF NOT FOUND THEN RAISE EXCEPTION 'a call is finished already'; END IF;
+    END LOOP;
+    IF pieces IS NOT NULL THEN
+        INSERT INTO partial_texts (turn_id, piece, content)
+        SELECT r.turn_id, r.piece, r.content
+        FROM json_to_recordset(pieces) AS r (turn_id TEXT, piece BIGINT, content TEXT)
+        WHERE r.turn_id = ANY (ids);
+        UPDATE turns t SET status = 'streaming' WHERE t.id = ANY (ids) AND t.status = 'pending'
+        AND t.id = ANY (ARRAY(
+            SELECT r.turn_id FROM json_to_recordset(pieces) AS r (turn_id TEXT)
+        ));
+    END IF;
+    RETURN QUERY SELECT unnest(ids);
+END $$;

@@ -1,0 +1,540 @@
+"""Turns recorded in one call of the server are the rows that statement by statement would give."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, cast
+
+import psycopg
+import pytest
+
+from agents_ledger import (
+    AsyncLedger,
+    Conflict,
+    HeadMoved,
+    Ledger,
+    Message,
+    MessageCodeblock,
+    Refused,
+    ToolCall,
+    Turn,
+    Usage,
+)
+from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.turns import recording
+from agents_ledger.ledger.turns.batch_recording import RecordTurn
+from agents_ledger.ledger.turns.live_state import LiveState
+from agents_ledger.model.ids import new_id
+from agents_ledger.store.concurrency.interrupts import NOT_HELD
+from agents_ledger.store.database import UNDONE, ServerWork
+from agents_ledger.store.postgres.engine import PostgresDatabase
+from agents_ledger.store.violations import violation
+from tests.builders import a_call, a_full_turn, a_message, chain
+from tests.raw import Raw, Rows
+from tests.waiting import PATIENCE_S, until
+
+# What the ledger's clock says when it writes, which differs between two writes.
+CLOCKED = {"sessions": {"created_at", "updated_at"}, "session_history": {"changed_at"}}
+CLOCKED |= {"names": {"created_at"}, "schema_migrations": {"applied_at"}, "writers": {"seen_at"}}
+ODD = 'NUL \x00, lone \ud800, escape \x1a, spelled \\u0000 "\\" 日本 😀\r\n\t'
+FULL = {
+    **{k: v for k, v in a_full_turn().items() if k != "config"},
+    "query": [a_message("first", thinking="hm", context_json='{"a": 1}'), a_message("second")],
+    "response": a_message("answer", role="assistant", source=None, metadata_json='{"b": 2}'),
+    "steps": [
+        a_message("step", role="assistant", source=None),
+        a_call("Read", id="call-1", result_json='{"text": "x"}', tool_number=15),
+        a_call("Bash", id="call-2", error="exit 1", status="failed", source_status="aborted"),
+    ],
+}
+# What record_turns() does.
+SIMPLE: list[dict[str, Any]] = [
+    {"query": "q", "response": "r"},
+    FULL,
+    {"query": [], "steps": [ToolCall("Read")]},
+    {"query": "q", "response": None},
+    {"query": ODD, "response": f"{ODD}\\u001a", "workspace_path": ODD, "model": "m"},
+    {"query": "q", "steps": [ToolCall("Read", '{"a":"\\u0000"}', '"\\ud800"')], "provider": "p"},
+    {"query": "q", "response": "r", "usage": Usage(1, None, 3)},
+    {"query": "q", "response": "r", "id": "chosen"},
+    {"query": "q", "response": "r", "system_prompt": f"be kind {ODD}"},
+]
+# What it leaves.
+OTHERS: list[dict[str, Any]] = [
+    a_full_turn(),
+    {"query": "q", "status": "failed", "error": "broke"},
+    {"query": "q", "response": "r", "thread_key": "key"},
+    {"query": "q", "steps": [a_call("Task", spawned_session_label="child")]},
+    {"query": "x" * 600_000},
+]
+
+
+@pytest.fixture
+def database(new_schema: Callable[[], str]) -> Iterator[Callable[[], PostgresDatabase]]:
+    """Databases with an empty ledger each."""
+    with ExitStack() as stack:
+
+        def new() -> PostgresDatabase:
+            database = PostgresDatabase(new_schema())
+            stack.callback(database.close)
+            return database
+
+        yield new
+
+
+@pytest.fixture
+def db(database: Callable[[], PostgresDatabase]) -> PostgresDatabase:
+    return database()
+
+
+@pytest.fixture
+def ledger(db: PostgresDatabase) -> Ledger:
+    return Ledger(Core(db))
+
+
+def work(session: str, **fields: Any) -> RecordTurn:
+    said = {"query": "q", "response": "r", **fields}
+    query, response = said.pop("query"), said.pop("response", None)
+    return RecordTurn(recording.recording(session, query, response, said))
+
+
+def called(db: PostgresDatabase, *works: ServerWork) -> list[Any]:
+    return db.call(works, NOT_HELD)
+
+
+def rows(db: PostgresDatabase, *without: str) -> dict[str, Rows]:
+    """Every row of every table, without the times of the clock and these columns."""
+    tables = {}
+    with Raw(db.address) as raw:
+        for table in raw.tables():
+            left_out = {*CLOCKED.get(table, ()), *without}
+            columns = [column for column in raw.columns(table) if column not in left_out]
+            tables[table] = sorted(
+                raw.execute(f"SELECT {', '.join(columns)} FROM {table}"), key=repr
+            )
+    return tables
+
+
+def begun(db: PostgresDatabase, roots: Sequence[RecordTurn]) -> None:
+    for root in roots:
+        db.write_alone(root)
+
+
+def test_one_call_writes_the_rows_of_the_statements(
+    database: Callable[[], PostgresDatabase],
+) -> None:
+    """Each by itself, all at once, and statement by statement: the same rows in every table."""
+    alone, together, by_statement = database(), database(), database()
+    roots = [work(f"s{n}", model="root", usage=Usage(5, 6)) for n in range(len(SIMPLE))]
+    works = [work(f"s{n}", **said) for n, said in enumerate(SIMPLE)]
+    for db in (alone, together, by_statement):
+        begun(db, roots)
+
+    one_by_one = [called(alone, each)[0] for each in works]
+    at_once = called(together, *works)
+    plain = [by_statement.write_alone(each) for each in works]
+
+    assert at_once == one_by_one == plain
+    assert rows(together) == rows(alone) == rows(by_statement)
+    for db in (alone, together):
+        assert Ledger(Core(db)).audit() == ()
+
+
+def test_what_is_not_so_simple_is_left_and_nothing_of_it_written(
+    db: PostgresDatabase, ledger: Ledger
+) -> None:
+    names = [f"s{n}" for n in range(len(OTHERS))]
+    begun(db, [work(name) for name in names])
+    before = rows(db)
+
+    results = called(db, *(work(n, **said) for n, said in zip(names, OTHERS, strict=True)))
+    assert results == [UNDONE] * len(OTHERS)
+    assert rows(db) == before
+    for name, said in zip(names, OTHERS, strict=True):
+        ledger.record(name, **said)
+    assert ledger.audit() == ()
+
+
+def test_what_a_session_does_not_allow_is_left(db: PostgresDatabase, ledger: Ledger) -> None:
+    first, second = chain(ledger, "moved", 2)
+    for name in ("archived", "good", "taken"):
+        chain(ledger, name, 1)
+    ledger.archive("archived")
+    ledger.fork(first, label="fork")
+    ledger.create_session("empty")
+    before = rows(db)
+
+    results = called(
+        db,
+        work("moved", parent=first),
+        work("archived"),
+        work("fork"),
+        work("empty"),
+        work("new"),
+        work("taken", id=second),
+        work("taken", id="good"),
+    )
+
+    assert results == [UNDONE] * 7
+    assert rows(db) == before
+    with pytest.raises(HeadMoved):
+        ledger.record("moved", "q", "r", parent=first)
+    with pytest.raises(Refused, match="archived"):
+        ledger.record("archived", "q", "r")
+    with pytest.raises(Conflict):
+        ledger.record("taken", "q", "r", id=second)
+    assert ledger.record("moved", "q", "r", parent=second).depth == 3
+
+
+def test_of_sessions_with_one_head_the_first_goes_on_and_the_others_fork(
+    db: PostgresDatabase, ledger: Ledger
+) -> None:
+    chain(ledger, "main", 1)
+    ledger.fork("main", label="fork")
+    ledger.alias("other-name", "main")
+    chain(ledger, "third", 1)
+
+    results = called(db, *map(work, ("main", "fork", "other-name", "third")))
+
+    assert results.count(UNDONE) == 2
+    assert results[3] is not UNDONE
+    for name in ("main", "fork", "other-name"):
+        ledger.record(name, "q", "r")
+    assert ledger.audit() == ()
+
+
+def test_if_a_row_cannot_be_written_its_turn_fails_alone(
+    db: PostgresDatabase, ledger: Ledger
+) -> None:
+    for name in ("good", "bad", "fine"):
+        chain(ledger, name, 1)
+    works = [work(name, workspace_path=name) for name in ("good", "bad", "fine")]
+    with Raw(db.address) as raw:
+        raw.execute(
+            "ALTER TABLE turns ADD CONSTRAINT planted CHECK (workspace_path IS DISTINCT FROM 'bad')"
+        )
+        assert called(db, *works) == [UNDONE] * 3
+
+        outcomes = together(*(lambda each=each: db.write(each) for each in works))
+        raw.execute("ALTER TABLE turns DROP CONSTRAINT planted")
+
+    assert [isinstance(outcome, Turn) for outcome in outcomes] == [True, False, True]
+    assert type(outcomes[1]) is type(violation("planted"))
+    assert [ledger.thread(name).depth for name in ("good", "bad", "fine")] == [2, 1, 2]
+
+
+def together(*calls: Callable[[], Any]) -> list[Any]:
+    """What each call returns or raises, each in a thread of its own."""
+    outcomes: list[Any] = [None] * len(calls)
+
+    def run(number: int) -> None:
+        try:
+            outcomes[number] = calls[number]()
+        except Exception as error:
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    return outcomes
+
+
+def transactions(db: PostgresDatabase) -> int:
+    """How many transactions moved a head."""
+    with Raw(db.address) as raw:
+        return int(raw.one("SELECT count(DISTINCT CAST(xmin AS TEXT)) FROM session_history"))
+
+
+@pytest.mark.parametrize("way", ["threads", "tasks"])
+def test_writers_that_wait_share_a_transaction(
+    db: PostgresDatabase, ledger: Ledger, way: str
+) -> None:
+    names = [f"s{n}" for n in range(48)]
+    for name in names:
+        chain(ledger, name, 1)
+    before = transactions(db)
+
+    if way == "threads":
+        together(*(lambda name=name: ledger.record(name, "q", "r") for name in names))
+    else:
+
+        async def record_all() -> None:
+            others = AsyncLedger.over(ledger)
+            await asyncio.gather(*(others.record(name, "q", "r") for name in names))
+
+        asyncio.run(record_all())
+
+    assert transactions(db) - before < 40
+    assert [ledger.thread(name).depth for name in names] == [2] * 48
+    assert ledger.audit() == ()
+
+
+def test_tasks_of_one_session_record_in_the_order_they_came(ledger: Ledger) -> None:
+    async def record_all() -> None:
+        others = AsyncLedger.over(ledger)
+        await others.record("main", "root", "r")
+        await asyncio.gather(*(others.record("main", str(n), "r") for n in range(30)))
+
+    asyncio.run(record_all())
+
+    asked = [turn.query[0].content for turn in ledger.thread("main").turns]
+    assert asked == ["root", *map(str, range(30))]
+
+
+def test_whoever_waits_for_a_session_waits_alone(db: PostgresDatabase, ledger: Ledger) -> None:
+    names = [f"s{n}" for n in range(10)]
+    for name in ("busy", *names):
+        chain(ledger, name, 1)
+    with Raw(db.address) as raw, raw.transaction():
+        raw.execute("SELECT 1 FROM sessions WHERE label = 'busy' FOR UPDATE")
+        busy = threading.Thread(target=ledger.record, args=("busy", "q", "r"))
+        busy.start()
+
+        for _ in range(3):
+            together(*(lambda name=name: ledger.record(name, "q", "r") for name in names))
+
+        assert busy.is_alive()
+        assert [ledger.thread(name).depth for name in ("busy", *names)] == [1, *[4] * 10]
+    busy.join(PATIENCE_S)
+    assert ledger.thread("busy").depth == 2
+
+
+def test_a_call_whose_answer_was_lost_is_not_done_twice(
+    db: PostgresDatabase, ledger: Ledger
+) -> None:
+    chain(ledger, "main", 1)
+    lost = work("main", parent=ledger.head("main"))
+    [turn] = called(db, lost)
+    before = rows(db)
+
+    assert db.write_alone(lost.repeat) == ledger.get_turn(turn.id)
+    assert rows(db) == before
+    with pytest.raises(Conflict):
+        db.write_alone(work("main", id=turn.id).repeat)
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_turns_are_recorded_once_though_their_connection_is_lost(
+    db: PostgresDatabase, ledger: Ledger, postgres_server: str, count: int
+) -> None:
+    names = [f"s{n}" for n in range(count)]
+    for name in names:
+        chain(ledger, name, 1)
+    with Raw(db.address) as raw, psycopg.connect(postgres_server, autocommit=True) as other:
+        with raw.transaction():
+            raw.execute("LOCK TABLE search_waiting IN EXCLUSIVE MODE")
+            writing = threading.Thread(
+                target=lambda: together(
+                    *(lambda name=name: ledger.record(name, "q", "r") for name in names)
+                )
+            )
+            writing.start()
+            ended: list[Any] = []
+
+            def end_calls() -> bool:
+                ended.extend(
+                    other.execute(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                        " WHERE query LIKE 'SELECT * FROM %%record_turns%%'"
+                        " AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()"
+                    ).fetchall()
+                )
+                return bool(ended)
+
+            until(end_calls)
+        writing.join(PATIENCE_S)
+
+    assert [ledger.thread(name).depth for name in names] == [2] * count
+    assert ledger.audit() == ()
+
+
+def test_asyncio_closes_after_what_was_queued(new_schema: Callable[[], str]) -> None:
+    address = new_schema()
+
+    async def main() -> list[Any]:
+        async with AsyncLedger.open(address) as ledger:
+            for n in range(20):
+                await ledger.record(f"s{n}", "q", "r")
+            tasks = [asyncio.ensure_future(ledger.record(f"s{n}", "q", "r")) for n in range(20)]
+            await asyncio.sleep(0)
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    outcomes = asyncio.run(main())
+
+    stored = sum(isinstance(outcome, Turn) for outcome in outcomes)
+    with Ledger.open(address) as ledger:
+        assert sum(ledger.thread(f"s{n}").depth for n in range(20)) == 20 + stored
+    assert all(isinstance(outcome, (Turn, Refused)) for outcome in outcomes)
+
+
+def test_a_turn_with_a_number_that_no_column_holds_is_refused(ledger: Ledger) -> None:
+    chain(ledger, "main", 1)
+
+    with pytest.raises(Refused):
+        ledger.record("main", "q", "r", usage=Usage(1 << 70))
+    assert ledger.record("main", "q", "r").depth == 2
+
+
+def test_a_newer_schema_is_refused_as_before(db: PostgresDatabase, ledger: Ledger) -> None:
+    chain(ledger, "main", 1)
+    with Raw(db.address) as raw:
+        raw.execute("INSERT INTO schema_migrations VALUES (9999, 'newer', 0)")
+
+    assert called(db, work("main")) == [UNDONE]
+    with pytest.raises(Exception, match="was brought to schema 9999"):
+        ledger.record("main", "q", "r")
+
+
+def test_a_chosen_id_that_is_recorded_already_is_returned(ledger: Ledger) -> None:
+    chain(ledger, "main", 1)
+    turn_id = new_id()
+    steps = [Message("assistant", "hm")]
+
+    first = ledger.record("main", "q", "r", id=turn_id, steps=steps)
+
+    assert ledger.record("main", "q", "r", id=turn_id, steps=steps).id == first.id
+    assert ledger.thread("main").depth == 2
+
+
+# -- live turns -------------------------------------------------------------------------------
+
+LIVE: list[dict[str, Any]] = [
+    {},
+    {"id": "chosen-live", "system_prompt": f"be kind {ODD}", "tools_available": ["Read"]},
+    {"model": "m", "provider": "p", "workspace_path": ODD, "persona_id": "other"},
+]
+
+
+def live_states() -> list[LiveState]:
+    return [
+        LiveState(
+            recording.recording(f"s{number}", ["q", ODD], None, dict(fields), live=True), "a writer"
+        )
+        for number, fields in enumerate(LIVE)
+    ]
+
+
+def rounds(live: Sequence[LiveState]) -> Iterator[list[Any]]:
+    """The works of all live turns, verb by verb."""
+    yield [state.begin() for state in live]
+    yield [state.stream(f"so {ODD}") for state in live]
+    for state in live:
+        state.streamed()
+    yield [state.stream("far") for state in live]
+    yield [state.message(Message("assistant", ODD), streamed=True)[1] for state in live]
+    calls = [state.call("Read", {"path": ODD}, "", 3) for state in live]
+    yield [state.start(call) for state, call in zip(live, calls, strict=True)]
+    yield [
+        state.finish(call, "failed", result_json='"x"', error=ODD)
+        for state, call in zip(live, calls, strict=True)
+    ]
+    several = [
+        state.steps([Message("assistant", "hm"), ToolCall("Bash", status="running", id="b")])
+        for state in live
+    ]
+    yield [state.add(steps) for state, steps in zip(live, several, strict=True)]
+    for state, steps in zip(live, several, strict=True):
+        state.added(steps)
+    yield [state.add(state.steps([ToolCall("Bash", "{}", '"y"', id="b")])) for state in live]
+
+
+def test_live_turns_are_the_same_rows_in_calls_and_in_statements(
+    database: Callable[[], PostgresDatabase],
+) -> None:
+    by_call, by_statement = database(), database()
+    roots = [work(f"s{number}", usage=Usage(5, 6)) for number in range(len(LIVE))]
+    for db in (by_call, by_statement):
+        begun(db, roots)
+
+    for works in rounds(live_states()):
+        assert called(by_call, *works) == [None] * len(LIVE)
+        for each in works:
+            by_statement.write_alone(each)
+        assert rows(by_call, "completed_at") == rows(by_statement, "completed_at")
+
+
+def test_steps_of_a_live_turn_that_cannot_be_added_are_left(
+    db: PostgresDatabase, ledger: Ledger
+) -> None:
+    chain(ledger, "main", 1)
+    with ledger.turn("main", "q") as turn:
+        call = turn.tool_call("Read")
+        call.complete("1")
+        before = rows(db)
+        state = turn.state
+        other = LiveState(state.prepared, "another writer")
+
+        for each in (
+            state.finish(call.call, "failed", error="no"),  # it has another outcome
+            state.message(Message("assistant", codeblocks=(MessageCodeblock("x"),)))[1],
+            state.start(call.call),  # it has started
+            other.message("m")[1],
+        ):
+            assert called(db, cast(ServerWork, each)) == [UNDONE]
+        assert rows(db) == before
+        turn.respond("r")
+    with pytest.raises(Conflict):
+        turn.message("late")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda turn: turn.state.message("m")[1],
+        lambda turn: turn.state.start(turn.state.call("Read", None, "", None)),
+        lambda turn: turn.state.stream("text"),
+        lambda turn: turn.state.finish(turn.tool_call("Read").call, "completed"),
+    ],
+    ids=["message", "start", "stream", "finish"],
+)
+def test_steps_whose_answer_was_lost_are_not_added_twice(
+    db: PostgresDatabase, ledger: Ledger, verb: Callable[[Any], Any]
+) -> None:
+    chain(ledger, "main", 1)
+    with ledger.turn("main", "q") as turn:
+        lost = verb(turn)
+        assert called(db, lost) == [None]
+        before = rows(db)
+
+        db.write_alone(lost.repeat)
+
+        assert rows(db) == before
+        turn.respond("r")
+
+
+def test_a_live_turn_whose_beginning_was_lost_is_begun_once(
+    db: PostgresDatabase, ledger: Ledger
+) -> None:
+    chain(ledger, "main", 1)
+    prepared = recording.recording("main", "q", None, {}, live=True)
+    lost = LiveState(prepared, db.writer().id).begin()
+    assert called(db, cast(ServerWork, lost)) == [None]
+    before = rows(db)
+
+    db.write_alone(cast(Any, lost).repeat)
+
+    assert rows(db) == before
+    assert ledger.live_turns() == (prepared.id,)
+
+
+def test_steps_of_many_live_turns_share_a_transaction(db: PostgresDatabase, ledger: Ledger) -> None:
+    names = [f"s{n}" for n in range(32)]
+    for name in names:
+        chain(ledger, name, 1)
+    turns = [ledger.turn(name, "q") for name in names]
+
+    together(*(lambda turn=turn: turn.message("step") for turn in turns))
+
+    with Raw(db.address) as raw:
+        shared = raw.one(
+            "SELECT count(DISTINCT CAST(xmin AS TEXT)) FROM messages WHERE content = 'step'"
+        )
+    assert shared < 28
+    for turn in turns:
+        turn.respond("r")
+    assert ledger.audit() == ()
