@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 
 from agents_ledger import Ledger, Message
 from agents_ledger.ledger.turns import recording
+from agents_ledger.model.reports.search import Order
 from agents_ledger.store.database import Transaction
 from benchmarks.against import PEERS
 from benchmarks.measure import Goal, Line, Side, interleaved, rate, slower, timed
@@ -35,6 +37,12 @@ IN_A_ROW = 5  # searches beside one run of ripgrep, which pushes them out of the
 RARE = "quixotic"
 PHRASE = ("velvet", "hammer")
 COMMON = "w0"
+QUESTIONS = {
+    "rare": "what did we decide about w4000 and w9000 in w15000?",
+    "usual": "what did we decide about w500 and the w300 of w900?",
+    "common": "what did we say about w0 and the w5 of w20?",
+}
+QUESTION_GOAL = Goal("<=", 8)
 
 
 def texts(turns: int) -> Iterator[tuple[list[str], str, str]]:
@@ -114,6 +122,10 @@ BARE = """
 SELECT rowid, snippet(found, 0, '[', ']', '...', 24) FROM found
 WHERE found MATCH ? ORDER BY rowid DESC LIMIT ?
 """
+BARE_RANKED = """
+SELECT rowid, snippet(found, 0, '[', ']', '...', 24) FROM found
+WHERE found MATCH ? ORDER BY rank LIMIT ?
+"""
 BARE_PROJECT = """
 SELECT f.rowid, snippet(found, 0, '[', ']', '...', 24)
 FROM found f CROSS JOIN docs d ON d.id = f.rowid
@@ -137,6 +149,15 @@ def _asked(ledger: Ledger, bare: sqlite3.Connection) -> Iterator[Line]:
         }
         found = interleaved(sides, ROUNDS)
         yield slower(f"{name} among {size}", found["ours"], found["bare"], "cpu", goal)
+    for name, question in QUESTIONS.items():
+        words = " OR ".join(f'"{word}"' for word in re.findall(r"\w+", question))
+        sides = {
+            "ours": partial(timed, partial(_ask, ledger, question, "relevance"), 1),
+            "bare": partial(timed, partial(_ask_bare, bare, BARE_RANKED, (words, PAGE)), 1),
+        }
+        found = interleaved(sides, ROUNDS)
+        title = f"a question of {name} words among {size}"
+        yield slower(title, found["ours"], found["bare"], "cpu", QUESTION_GOAL)
     ranked = [timed(partial(ledger.search, COMMON, order="relevance"), 1) for _ in range(3)]
     capped = ledger.search(COMMON, order="relevance").capped
     took = sorted(each.wall for each in ranked)[1]
@@ -144,8 +165,8 @@ def _asked(ledger: Ledger, bare: sqlite3.Connection) -> Iterator[Line]:
     yield Line(f"a common word by relevance among {size}, {said}", f"{took * 1000:.0f} ms")
 
 
-def _ask(ledger: Ledger, text: str) -> None:
-    if not ledger.search(text, limit=PAGE).hits:
+def _ask(ledger: Ledger, text: str, order: Order = "newest") -> None:
+    if not ledger.search(text, limit=PAGE, order=order).hits:
         raise AssertionError(f"nothing found for {text}")
 
 

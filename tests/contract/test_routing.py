@@ -132,7 +132,8 @@ def test_words_side_by_side_tell_more_than_the_same_words_apart(
     if indexed:
         ledger._core.index(least=1)
 
-    assert ledger.route("smart:is the retry budget empty").turn_id == together.id
+    best = ledger.route("smart:is the retry budget empty").proposals[0]
+    assert best.turn_id == together.id
 
 
 def test_a_word_that_one_thread_repeats_is_rare_all_the_same(ledger: Ledger) -> None:
@@ -173,6 +174,22 @@ def test_where_nothing_fits_well_it_only_proposes(ledger: Ledger) -> None:
     assert len(ledger.sessions()) == 2
 
 
+def test_what_fits_two_threads_equally_well_is_only_proposed(ledger: Ledger) -> None:
+    for session in ("one", "other"):
+        ledger.record(session, "Where do zebras graze?", "On the savanna.")
+    ledger._core.index(least=1)
+
+    fork = ledger.smart_fork("zebras graze on the savanna")
+
+    assert fork.session is None
+    assert fork.proposals[0].coverage > 0.9
+    assert fork.confidence < 0.5
+    ledger.record("one", "Zebras and the savanna: do they graze and sleep there?", "Zebras do.")
+    ledger._core.index(least=1)
+    ahead = ledger.smart_fork("which zebras graze, and sleep, on the savanna")
+    assert ahead.confidence > fork.confidence
+
+
 def test_a_budget_leaves_out_places_with_too_much_context(ledger: Ledger) -> None:
     early = ledger.record("main", "zebra stripes", "short").id
     ledger.record("main", "zebra stripes again " + "filler " * 3000, "zebra")
@@ -192,7 +209,8 @@ def test_branches_share_what_stands_above_their_fork(ledger: Ledger) -> None:
     steel = ledger.record("other", "Build it from steel", "Built of steel.").id
     ledger._core.index(least=1)
 
-    assert ledger.route("smart:steel fence of the quokka enclosure").turn_id == steel
+    best = ledger.route("smart:steel fence of the quokka enclosure").proposals[0]
+    assert best.turn_id == steel
 
 
 def test_what_a_person_types_may_be_a_target(ledger: Ledger) -> None:

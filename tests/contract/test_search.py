@@ -177,7 +177,7 @@ def test_turns_are_narrowed_by_operators(ledger: Ledger, index: Index) -> None:
         ("nosuch:word", []),
         ("http://word", []),
     ):
-        assert ids(ledger.search(text)) == [turn.id for turn in found], text
+        assert ids(ledger.search(text, order="newest")) == [turn.id for turn in found], text
 
 
 def test_an_operator_that_does_not_exist_is_plain_text(ledger: Ledger, index: Index) -> None:

@@ -79,10 +79,25 @@ def test_pages_continue_with_a_cursor(run: Run, file: str) -> None:
 def test_partial_matches_are_shown_with_a_note(run: Run, file: str) -> None:
     fill(file)
 
-    answer = run("search", "parser", "nonsense", "--relevance")
+    answer = run("search", "parser", "nonsense")
 
     assert answer.code == 0
     assert "No turn has all the words" in answer.err
+
+
+def test_the_most_relevant_turn_comes_first_unless_the_newest_is_asked_for(
+    run: Run, file: str
+) -> None:
+    with Ledger.open(file) as ledger:
+        best = ledger.record("a", "the parser, the parser", "parser").id
+        newest = ledger.record("b", "a walk", "beside a parser").id
+        ledger._core.index(least=1)
+
+    def ids(*options: str) -> list[str]:
+        return [hit["turn_id"] for hit in run("search", "parser", *options, "--json").json["hits"]]
+
+    assert ids() == ids("--relevance") == [best, newest]
+    assert ids("--newest") == [newest, best]
 
 
 def test_files_lists_the_turns_that_touched_a_file(run: Run, file: str) -> None:
@@ -169,3 +184,15 @@ def test_a_search_and_files_are_limited_to_a_time(run: Run, file: str) -> None:
         assert turn_id in run(*words, "--since", "1h", "--until", "2199-01-01").out
         assert run(*words, "--since", "2199-01-01").code == 1
         assert run(*words, "--until", "1h").code == 1
+
+
+def test_an_untitled_session_is_headed_by_its_first_prompt(run: Run, file: str) -> None:
+    with Ledger.open(file) as ledger:
+        ledger.record("main", "Where is\nthe parser?", "In src.")
+        ledger.record("main", "And its tests?", "In tests/test_parser.py.")
+        ledger.record("hook", "<hook>The parser changed.</hook>", "Noted.")
+
+    lines = run("search", "parser").out.splitlines()
+
+    assert "main  Where is the parser?" in lines
+    assert "hook" in lines

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import to_builtins
@@ -23,6 +24,11 @@ from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.search import Action, Found, Hit, Order, Snippet, Touch
 from agents_ledger.model.text import humanize
+from agents_ledger.model.text.sanitize import one_line
+
+if TYPE_CHECKING:
+    from agents_ledger.ledger.ledger import Ledger
+    from agents_ledger.model.agents.embedding import Embedder
 
 _LIMIT = limit_option(20, "turns", 1000)
 _AFTER = click.option("--after", metavar="CURSOR", help="Continue after a previous page.")
@@ -41,7 +47,9 @@ class _SearchCommand(Command):
 
 @partial(command, kind=_SearchCommand)
 @click.argument("words", nargs=-1, required=True)
-@click.option("--relevance", is_flag=True, help="Sort by relevance instead of time.")
+@click.option(
+    "--newest/--relevance", default=False, help="Sort by time or, by default, by relevance."
+)
 @click.option(
     "--meaning", is_flag=True, help="Also find turns of similar meaning; needs an embedder."
 )
@@ -53,27 +61,29 @@ def search(
     run: Invocation,
     *,
     words: tuple[str, ...],
-    relevance: bool,
+    newest: bool,
     meaning: bool,
     since: int | None,
     until: int | None,
     limit: int,
     after: str | None,
 ) -> int | None:
-    """Search turns by words, newest first. Exits with 1 if nothing is found.
+    """Search turns by words or a question, most relevant first. Exits with 1 if nothing is found.
 
     WORDS may include "a phrase", prefix* and -excluded, and these filters: project:NAME
     origin:NAME model:NAME tool:NAME file:PATH role:user in:tool_result persona:NAME session:KEY
     is:failed is:compaction is:fork before:DATE after:DATE.
     """
-    order: Order = "relevance" if relevance else "newest"
+    order: Order = "newest" if newest else "relevance"
     text = words[0] if len(words) == 1 else " ".join(_quoted(word) for word in words)
     text = "".join([*_time_filter("after", since), *_time_filter("before", until), text])
-    if meaning:
-        results = _search_by_meaning(run, text, limit, after)
-    else:
-        with run.reading() as ledger:
+    model = _embedder() if meaning else None
+    with run.writing() if model else run.reading() as ledger:
+        if model:
+            results = _search_by_meaning(ledger, text, limit, after, model)
+        else:
             results = ledger.search(text, limit=limit, order=order, after=after)
+        titles = {} if run.as_json else _titles(ledger, results)
     if run.as_json:
         run.out.json(**to_builtins(results))
         return None
@@ -82,7 +92,7 @@ def search(
         return 1
     if results.matched == "any" and not meaning:
         note(("No turn has all the words; these turns have some of them.", "dim"))
-    _print(run, results)
+    _print(run, results, titles)
     if results.capped:
         note(("Only the newest candidates were searched.", "dim"))
     _note_next(results.next)
@@ -99,20 +109,38 @@ def _note_next(cursor: str | None) -> None:
         note((f"More results: --after {cursor}", "dim"))
 
 
-def _search_by_meaning(run: Invocation, text: str, limit: int, after: str | None) -> Found:
-    """Search with vectors; turns that have none are embedded first."""
+def _embedder() -> Embedder:
     from agents_ledger.model.agents.embedding import embedder
     from agents_ledger.model.installation.settings import chosen_embedder, settings_file
 
     name = chosen_embedder()
     if name is None:
         raise Refused("no embedder is configured", f'Set embedder = "FOLDER" in {settings_file()}.')
-    model = embedder(name)
-    with run.writing() as ledger:
-        embedded = ledger.embed(model)
-        if embedded:
-            note((f"Embedded {humanize.count(embedded, 'turn')}.", "dim"))
-        return ledger.search(text, limit=limit, order="meaning", after=after, embedder=model)
+    return embedder(name)
+
+
+def _search_by_meaning(
+    ledger: Ledger, text: str, limit: int, after: str | None, model: Embedder
+) -> Found:
+    """Search with vectors; turns that have none are embedded first."""
+    embedded = ledger.embed(model)
+    if embedded:
+        note((f"Embedded {humanize.count(embedded, 'turn')}.", "dim"))
+    return ledger.search(text, limit=limit, order="meaning", after=after, embedder=model)
+
+
+def _titles(ledger: Ledger, results: Found) -> dict[str | None, str]:
+    """The title of each session, or else its task or first prompt."""
+    titles: dict[str | None, str] = {}
+    for label, hits in results.by_session():
+        title = hits[0].session_title
+        if label and not title:
+            root = ledger.ancestor_at(label, 1)
+            prompt = ledger.headlines([root])[0].text or "" if root else ""
+            first = "" if prompt.startswith("<") else prompt  # else written by a program
+            title = ledger.session(label, exact=True).task_description or first
+        titles[label] = one_line(title or "")
+    return titles
 
 
 def _quoted(word: str) -> str:
@@ -121,10 +149,10 @@ def _quoted(word: str) -> str:
     return f'{spaced[1]}"{spaced[2]}"' if spaced else word
 
 
-def _print(run: Invocation, results: Found) -> None:
+def _print(run: Invocation, results: Found, titles: Mapping[str | None, str]) -> None:
     now = now_ms()
     for label, hits in results.by_session():
-        title = hits[0].session_title
+        title = titles[label]
         heading = (f"  {fit(title, 60)}" if title else "", "title")
         run.out.wrapped("", (fit(label or "no session", 60), "label"), heading)
         for hit in hits:
@@ -201,7 +229,8 @@ def files(
         ("TURN", "WHEN", "ACTION", "FILE", "SESSION"),
         [_row(name, touch, now) for name, touch in zip(names, results.touches, strict=True)],
         flexible="FILE",
-        optional=("SESSION",),
+        optional=("WHEN", "ACTION"),
+        truncated=("SESSION", "TURN"),
         shorten=fit_end,
     )
     _note_next(results.next)

@@ -9,7 +9,7 @@ import msgspec
 
 from agents_ledger.model.files.file_tools import touched
 from agents_ledger.model.limits import LIMITS, LedgerLimits
-from agents_ledger.model.reports.search import PARTS, Part
+from agents_ledger.model.reports.search import PARTS, TextPart
 from agents_ledger.model.turns import (
     UNSUCCESSFUL_CALL,
     CallStatus,
@@ -31,9 +31,11 @@ _decode = msgspec.json.Decoder().decode
 class IndexedPiece(NamedTuple):
     """Text of one message or call."""
 
-    part: Part
+    part: TextPart
     text: str
     tool_name: str | None = None
+    sequence: int | None = None  # of the message or call in its turn
+    message_id: str | None = None
 
 
 class IndexedCall(NamedTuple):
@@ -44,6 +46,7 @@ class IndexedCall(NamedTuple):
     params_json: str
     result_json: str | None
     error: str | None
+    sequence: int
 
 
 class IndexedFile(NamedTuple):
@@ -69,18 +72,24 @@ class SearchDocument(msgspec.Struct):
     letters: int = 0  # of its texts
     touched: set[tuple[str, bool]] = msgspec.field(default_factory=set)  # its files, and how
 
-    def say(self, part: Part, text: str, tool_name: str | None = None) -> None:
-        text = text[: self.limits.indexed_turn_chars - self.letters]
-        self.letters += len(text)
-        self.pieces.append(IndexedPiece(part, text, tool_name))
+    def say(self, part: TextPart, text: str) -> None:
+        self.add(IndexedPiece(part, text))
 
-    def add_message(self, role: str, content: str | None, thinking: str | None) -> None:
+    def add(self, piece: IndexedPiece) -> None:
+        text = piece.text[: self.limits.indexed_turn_chars - self.letters]
+        self.letters += len(text)
+        self.pieces.append(piece._replace(text=text))
+
+    def add_message(
+        self, role: str, content: str | None, thinking: str | None, *place: Any
+    ) -> None:
+        """`place`: the sequence and the id of the message."""
         most = self.limits.indexed_message_chars
         if thinking:
-            self.say("thinking", _ends(thinking, most))
+            self.add(IndexedPiece("thinking", _ends(thinking, most), None, *place))
         if content:
             part: Any = "tool_result" if role == "tool" else role
-            self.say(part, _ends(content, most))
+            self.add(IndexedPiece(part, _ends(content, most), None, *place))
 
     def touch(self, path: str, kind: str, tool_name: str | None = None) -> None:
         """Add a file that was read or written; a tool's entry is preferred to a message's."""
@@ -100,8 +109,8 @@ class SearchDocument(msgspec.Struct):
     def texts(self) -> dict[str, str]:
         """The text of every column of the index."""
         by_part: dict[str, list[str]] = {part: [] for part in PARTS}
-        for part, text, _ in self.pieces:
-            by_part[part].append(text)
+        for piece in self.pieces:
+            by_part[piece.part].append(piece.text)
         columns = {part: "\n".join(texts) for part, texts in by_part.items()}
         columns["project"] = project_of(self.workspace_path)
         columns["model"] = self.model or ""
@@ -130,10 +139,17 @@ def of_turn(turn: Turn, limits: LedgerLimits = LIMITS) -> SearchDocument:
     if turn.error:
         document.say("system", turn.error)
     for message in turn.messages:
-        document.add_message(message.role, message.content, message.thinking)
+        document.add_message(
+            message.role, message.content, message.thinking, message.sequence, message.id
+        )
     for call in turn.tool_calls:
         indexed = IndexedCall(
-            call.tool_name, call.status, call.params_json, call.result_json, call.error
+            call.tool_name,
+            call.status,
+            call.params_json,
+            call.result_json,
+            call.error,
+            call.sequence,
         )
         _add_call(document, indexed)
     for message in turn.messages:
@@ -172,8 +188,8 @@ def documents(tx: Transaction, ids: str) -> dict[str, SearchDocument]:
 def _add_steps(
     tx: Transaction, ids: str, by_id: dict[str, SearchDocument], *, has_calls: bool
 ) -> None:
-    def add_message(turn_id: str, role: str, content: str, thinking: str, has_details: int) -> int:
-        by_id[turn_id].add_message(role, content, thinking)
+    def add_message(turn_id: str, has_details: int, *message: Any) -> int:
+        by_id[turn_id].add_message(*message)
         return has_details
 
     def add_call(turn_id: str, *call: Any) -> None:
@@ -207,11 +223,15 @@ def _add_call(document: SearchDocument, call: IndexedCall) -> None:
     most, tool_name = document.value_max, call.tool_name
     document.tools.append(tool_name)
     params = readable(_value(call.params_json), most)
-    document.say("tool_call", f"{tool_name}\n{params}", tool_name)
+
+    def add(part: TextPart, text: str) -> None:
+        document.add(IndexedPiece(part, text, tool_name, call.sequence))
+
+    add("tool_call", f"{tool_name}\n{params}")
     if call.result_json is not None:
-        document.say("tool_result", readable(_value(call.result_json), most), tool_name)
+        add("tool_result", readable(_value(call.result_json), most))
     if call.error:
-        document.say("tool_result", _ends(call.error, most), tool_name)
+        add("tool_result", _ends(call.error, most))
     if call.status not in UNSUCCESSFUL_CALL:
         for kind, path in touched(tool_name, call.params_json):
             document.touch(path, kind, tool_name)

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from agents_ledger.ledger.search.documents import IndexedFile, SearchDocument, documents
 from agents_ledger.ledger.search.query import Narrowed, SearchQuery
-from agents_ledger.ledger.search.turn_search import Candidate, SearchRun, page_of
+from agents_ledger.ledger.search.ranking import Candidate
+from agents_ledger.ledger.search.turn_search import SearchRun, page_of
 from agents_ledger.ledger.sessions.lookup import holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import Action, Touch, Touched
-from agents_ledger.model.turns import check_text
+from agents_ledger.model.turns import check_limit, check_text
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.text import in_batches
 
@@ -31,8 +32,7 @@ def files(
     after: str | None,
 ) -> Touched:
     """The turns that touched a file, newest first. A path that ends with a slash is a folder."""
-    if not 1 <= limit <= LIMIT_MAX:
-        raise Refused(f"limit is {limit}; it is between 1 and {LIMIT_MAX}")
+    check_limit(limit, LIMIT_MAX)
     check_text(path, "a path")
     if len(path) > PATH_MAX:
         raise Refused(f"a path has at most {PATH_MAX:,} characters, not {len(path):,}")

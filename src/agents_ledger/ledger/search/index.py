@@ -10,15 +10,14 @@ import msgspec
 
 from agents_ledger.ledger.search import tokenizer
 from agents_ledger.ledger.search.documents import SearchDocument, documents, of_turn
+from agents_ledger.ledger.search.ranking import SECOND
 from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.matching import vector
-from agents_ledger.store.text import ids_of, in_batches
+from agents_ledger.store.text import escape, ids_of, in_batches
 
 # Per millisecond. Further turns of the same millisecond take the numbers that follow.
 NUMBERS = 4
-# Numbers of a second, of which 4,000 are used: a power of two packs better in the index.
-SECOND = 4096
 # PostgreSQL clips positions in a tsvector at 16,383.
 PIECE_WORDS = 16_000
 # It keeps at most 256 positions of one word: phrases after them were not found.
@@ -29,7 +28,7 @@ PIECE_LETTERS = 100_000  # characters; a tsvector holds at most a megabyte
 
 
 class _Indexed(msgspec.Struct):
-    """A row of the index; `pieces` is what a server stores instead of the texts."""
+    """A row of the index on SQLite."""
 
     id: int
     user: str = ""
@@ -43,7 +42,6 @@ class _Indexed(msgspec.Struct):
     tool: str = ""
     file: str = ""
     state: str = ""
-    pieces: str = ""
 
 
 class _Doc(msgspec.Struct):
@@ -101,62 +99,75 @@ def forget_all(tx: Transaction) -> None:
 
 def _insert(tx: Transaction, taken: Iterable[SearchDocument]) -> None:
     oldest_first = sorted(taken, key=lambda document: (document.started_at, document.turn_id))
+    if tx.engine == "postgresql":
+        _insert_on_server(tx, oldest_first)
+        return
     numbers = _numbers(tx, oldest_first)
-    rows = [_row(tx, *numbered) for numbered in zip(numbers, oldest_first, strict=True)]
+    rows = [
+        _Indexed(number, *map(tokenizer.spaced, document.texts().values()))
+        for number, document in zip(numbers, oldest_first, strict=True)
+    ]
     # FTS5 flushes its buffer whenever row ids do not ascend.
     rows.sort(key=lambda row: row.id)
     if rows:
         tx.run_many("insert_words", rows)
 
 
-def _row(tx: Transaction, number: int, document: SearchDocument) -> _Indexed:
-    columns = document.texts()
-    if tx.engine == "sqlite":
-        return _Indexed(number, *[tokenizer.spaced(text) for text in columns.values()])
-    return _Indexed(number, pieces=_pieces(columns))
-
-
 def _numbers(tx: Transaction, oldest_first: Sequence[SearchDocument]) -> list[int]:
-    """A number for each document: all at once, if they are free and no one else can take them."""
-    if tx.engine == "sqlite":
-        wanted: list[int] = []
-        for document in oldest_first:
-            after = wanted[-1] + 1 if wanted else 0
-            wanted.append(max(first_number(document.started_at), after))
-        if not tx.run("numbers_taken", numbers=to_json(wanted))[0][0]:
-            numbered = zip(wanted, oldest_first, strict=True)
-            tx.run_many(
-                "insert_doc", [_Doc(number, document.turn_id) for number, document in numbered]
-            )
-            return wanted
+    """A number for each document: all at once, if they are free."""
+    wanted: list[int] = []
+    for document in oldest_first:
+        after = wanted[-1] + 1 if wanted else 0
+        wanted.append(max(first_number(document.started_at), after))
+    if not tx.run("numbers_taken", numbers=to_json(wanted))[0][0]:
+        numbered = zip(wanted, oldest_first, strict=True)
+        tx.run_many("insert_doc", [_Doc(number, document.turn_id) for number, document in numbered])
+        return wanted
     return list(_one_by_one(tx, oldest_first))
 
 
 def _one_by_one(tx: Transaction, oldest_first: Sequence[SearchDocument]) -> Iterator[int]:
     """A number for each document. If none is free, the range is doubled, and stays so for documents
     of the same time."""
-    # On SQLite one try looks through the whole range; on a server it looks at one number of it.
-    tries = 1 if tx.engine == "sqlite" else NUMBERS
-    before = tried = 0
+    before = doubled = 0
     for document in oldest_first:
         low = first_number(document.started_at)
-        begin = tried - tried % tries if low == before else 0
-        for tried in count(begin):
-            high = low + (NUMBERS << tried // tries)
-            rows = tx.run("new_doc", low=low, high=high, turn_id=document.turn_id, tried=tried)
+        begin = doubled if low == before else 0
+        for doubled in count(begin):
+            high = low + (NUMBERS << doubled)
+            rows = tx.run("new_doc", low=low, high=high, turn_id=document.turn_id)
             if rows:
                 break
         before = low
         yield int(rows[0][0])
 
 
-def _pieces(columns: dict[str, str]) -> str:
-    rows = [
-        {"part": part, "piece": piece, "words": vector(words)}
-        for part, text in columns.items()
-        for piece, words in enumerate(_split(tokenizer.words(text)))
-    ]
-    return msgspec.json.encode(rows).decode()
+def _insert_on_server(tx: Transaction, documents: Sequence[SearchDocument]) -> None:
+    """Others may take the same numbers meanwhile: each document tries one after the other of a
+    range, which grows when it has tried them all."""
+    left = {document.turn_id: document for document in documents}
+    for tried in count():
+        if not left:
+            return
+        room = NUMBERS << tried // NUMBERS
+        wanted = [
+            {"turn_id": escape(turn_id), "low": first_number(document.started_at)}
+            for turn_id, document in left.items()
+        ]
+        numbered = tx.run("new_docs", docs=to_json(wanted), room=room, tried=tried)
+        rows = [
+            {"id": number, **piece}
+            for number, turn_id in numbered
+            for piece in _pieces(left.pop(turn_id).texts())
+        ]
+        if rows:
+            tx.run("insert_pieces", pieces=to_json(rows))
+
+
+def _pieces(columns: dict[str, str]) -> Iterator[dict[str, object]]:
+    for part, text in columns.items():
+        for piece, words in enumerate(_split(tokenizer.words(text))):
+            yield {"part": part, "piece": piece, "words": vector(words)}
 
 
 def _split(words: list[str]) -> Iterator[list[str]]:

@@ -1,8 +1,7 @@
 """Which turns wait for the word index, and when they are indexed.
 
-On SQLite, turns of small commits wait and are indexed in batches later: indexing one by one costs
-more than recording. The turns of a large commit are indexed with it. On PostgreSQL a turn is
-indexed in its own transaction.
+Turns of small commits wait and are indexed in batches later: indexing one by one costs more than
+recording. The turns of a large commit are indexed with it.
 """
 
 from __future__ import annotations
@@ -26,17 +25,12 @@ class _Waiting(Struct, frozen=True):
 
 
 def recorded(tx: Transaction, turn: Turn) -> None:
-    if tx.engine == "sqlite":
-        tx.run("await_index", turn_id=turn.id)
-    else:
-        from agents_ledger.ledger.search import index
-
-        index.put(tx, [turn])
+    tx.run("await_index", turn_id=turn.id)
 
 
 def written(tx: Transaction, turns: Sequence[Turn]) -> None:
     """recorded() for the turns of one commit; many are indexed while they are in memory."""
-    if tx.engine == "sqlite" and len(turns) < tx.limits.index_commit_turns:
+    if len(turns) < tx.limits.index_commit_turns:
         grown(tx, [turn.id for turn in turns])
     else:
         from agents_ledger.ledger.search import index
@@ -45,17 +39,9 @@ def written(tx: Transaction, turns: Sequence[Turn]) -> None:
 
 
 def grown(tx: Transaction, turn_ids: Sequence[str]) -> None:
-    """Let turns wait that may still grow: indexing one at each step takes quadratic time."""
+    """Let turns wait that changed or may still grow: indexing one at each step takes quadratic
+    time."""
     tx.run_many("await_index", [_Waiting(turn_id) for turn_id in turn_ids])
-
-
-def changed(tx: Transaction, turn_ids: Sequence[str]) -> None:
-    if tx.engine == "sqlite":
-        grown(tx, turn_ids)
-    else:
-        from agents_ledger.ledger.search import index
-
-        index.put_again(tx, turn_ids)
 
 
 def gone(tx: Transaction, turn_id: str) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from agents_ledger.ledger.search import tokenizer
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.reports.search import PARTS, Part
+from agents_ledger.model.reports.search import PARTS, TextPart
 from agents_ledger.model.text.dates import moment
 from agents_ledger.model.turns import MessageRole, check_text
 
@@ -22,7 +22,7 @@ Scope = Literal["session", "origin", "persona"]
 _TOKEN = re.compile(
     r'(?P<not>-)?(?:(?P<operator>[A-Za-z]+):)?(?:"(?P<phrase>[^"]*)(?:"|$)(?P<star>\*?)|(?P<word>\S+))'
 )
-_PARTS_OF_ROLE: dict[str, tuple[Part, ...]] = {
+_PARTS_OF_ROLE: dict[str, tuple[TextPart, ...]] = {
     "user": ("user",),
     "assistant": ("assistant", "thinking"),
     "system": ("system",),
@@ -60,10 +60,11 @@ class SearchQuery(Struct):
     terms: list[Term]
     facets: list[Narrowed]
     scopes: list[Narrowed]
-    parts: tuple[Part, ...] = PARTS
+    parts: tuple[TextPart, ...] = PARTS
     fork: bool | None = None
     from_ms: int | None = None
     until_ms: int | None = None
+    named_time: tuple[int, int] | None = None  # that a question names: from, until
 
 
 def parse(text: str, now_ms: int) -> SearchQuery:
@@ -163,7 +164,7 @@ def _in(query: SearchQuery, value: str, negated: bool, _: int) -> None:
     _restrict(query, tuple(part for part in PARTS if part == wanted))
 
 
-def _restrict(query: SearchQuery, parts: tuple[Part, ...]) -> None:
+def _restrict(query: SearchQuery, parts: tuple[TextPart, ...]) -> None:
     query.parts = parts if query.parts is PARTS else (*query.parts, *parts)
 
 

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, get_args
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import Ambiguous, NotFound, Refused
-from agents_ledger.model.reports.routing import Reason, Route, SmartFork, Target, TargetKind
+from agents_ledger.model.reports.routing import (
+    Proposal,
+    Route,
+    SmartFork,
+    Target,
+    TargetKind,
+)
 from agents_ledger.store.database import Transaction
 
 if TYPE_CHECKING:
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
 
 _KINDS: dict[str, TargetKind] = {kind: kind for kind in get_args(TargetKind)}
 PROPOSALS = 5
+WORDS_SHOWN = 5
 
 
 def parse(text: str) -> Target:
@@ -65,23 +72,30 @@ def route(
 def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
     """The label or turn id of a user's input: a target, or what threads.lookup() accepts. A label
     that looks like a target is a label."""
-    return reasoned(tx, typed, beginnings=beginnings)[0]
+    return explained(tx, typed, beginnings=beginnings)[0]
 
 
-def reasoned(
-    tx: Transaction, typed: str, *, beginnings: bool = True
-) -> tuple[str, tuple[Reason, ...]]:
-    """lookup(), with the reasons of a smart target."""
+def explained(tx: Transaction, typed: str, *, beginnings: bool = True) -> tuple[str, Route | None]:
+    """lookup(), with the route of a smart target: its confidence, and proposals with reasons."""
     target = parse(typed) if typed.strip() else Target(None, typed)
     if target.kind is None or tx.run("session", key=typed):
-        return threads.lookup(tx, typed, beginnings=beginnings), ()
+        return threads.lookup(tx, typed, beginnings=beginnings), None
     routed = route(tx, target, personas={})
     if target.kind != "smart":
-        return str(routed.session_label or routed.turn_id), ()
+        return str(routed.session_label or routed.turn_id), None
     if routed.turn_id is None:
-        best = ", ".join(proposal.turn_id for proposal in routed.proposals)
-        raise Ambiguous("no turn fits that text well enough", f"The best are {best}.")
-    return routed.turn_id, routed.proposals[0].reasons
+        best = "; ".join(map(_described, routed.proposals))
+        raise Ambiguous(
+            f"no turn fits that text well enough (confidence {routed.confidence:.2f})",
+            f"Name one. The best are {best}.",
+        )
+    return routed.turn_id, routed
+
+
+def _described(proposal: Proposal) -> str:
+    words = [word for reason in proposal.reasons[:1] for word in (*reason.terms, *reason.files)]
+    about = f", which mentions {', '.join(words[:WORDS_SHOWN])}" if words else ""
+    return f"{proposal.turn_id}{about}"
 
 
 def _any(tx: Transaction, value: str) -> Route:

@@ -22,8 +22,9 @@ from agents_ledger.ledger.context import contexts
 from agents_ledger.ledger.search import tokenizer
 from agents_ledger.ledger.search.documents import SearchDocument, documents
 from agents_ledger.ledger.search.query import SearchQuery, Term
+from agents_ledger.ledger.search.ranking import Candidate
 from agents_ledger.ledger.search.snippets import PhraseFinder
-from agents_ledger.ledger.search.turn_search import LAST, Candidate, SearchRun
+from agents_ledger.ledger.search.turn_search import LAST, SearchRun
 from agents_ledger.ledger.sessions.lookup import holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.routing import Proposal, Reason
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
 
 # Below this confidence turns are only proposed.
 CONFIDENT = 0.5
+# Measured on real sessions: how often the first of two equal proposals is right, what a lead adds,
+# and the coverage of a text from which on more says nothing.
+EVEN = 0.3
+AHEAD = 0.65
+ENOUGH = 0.5
 CANDIDATES = 200
 # Weight of the nearest turn by meaning, relative to the best by words.
 MEANING = 1.0
@@ -276,9 +282,16 @@ def _fit(depth: int, on_thread: Sequence[Candidate]) -> tuple[float, list[Candid
 
 
 def propose(
-    tx: Transaction, text: str, *, limit: int, budget: int | None, embedder: Embedder | None = None
+    tx: Transaction,
+    text: str,
+    *,
+    limit: int,
+    budget: int | None,
+    embedder: Embedder | None = None,
+    hidden: Collection[str] = (),
 ) -> tuple[float, tuple[Proposal, ...]]:
-    """The confidence in the first proposal, and the proposals, one for each thread."""
+    """The confidence in the first proposal, and the proposals, one for each thread; none of a
+    hidden turn."""
     if not text.strip():
         raise Refused("the text to route by is empty")
     if budget is not None and budget < 1:
@@ -286,7 +299,7 @@ def propose(
     terms = distinctive_terms(tx, text)
     words = [term for term in terms if len(term.words) == 1]
     near = nearest(tx, embedder, text) if embedder is not None else []
-    ranked = fork_points(tx, relevant(terms, near=near))
+    ranked = fork_points(tx, relevant(terms, hidden, near), hidden)
     proposals: list[Proposal] = []
     seen: set[int] = set()
     for point in ranked:
@@ -359,9 +372,10 @@ def _files(document: SearchDocument, paths: Collection[str]) -> tuple[str, ...]:
 
 
 def _confidence(proposals: Sequence[Proposal]) -> float:
-    """How much of the text the first covers; less, if another thread fits nearly as well."""
-    if not proposals:
+    """How likely the first is right: the more, the further it is ahead of the second. Less than
+    half of the text covered says little, and nothing covered nothing."""
+    if not proposals or not proposals[0].score:
         return 0.0
     first = proposals[0]
-    second = proposals[1].score if len(proposals) > 1 else 0.0
-    return first.coverage * (1 - 0.5 * second / first.score) if first.score else 0.0
+    ahead = 1 - (proposals[1].score if len(proposals) > 1 else 0.0) / first.score
+    return min(1.0, first.coverage / ENOUGH) * (EVEN + AHEAD * ahead)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from agents_ledger.ledger.search import tokenizer
@@ -17,23 +18,36 @@ SNIPPETS = 3
 
 
 _SPACE = re.compile(r"\s")
+Marks = dict[int, list[tuple[int, int]]]  # spans by the number of their term
 
 
 class PhraseFinder:
     """Finds the terms of a search without the index."""
 
-    def __init__(self, query: SearchQuery) -> None:
+    def __init__(
+        self, query: SearchQuery, phrases: Sequence[tokenizer.Phrase] | None = None
+    ) -> None:
+        """`phrases`: the terms, if they are not to be found as they are written."""
         self._parts = frozenset(query.parts)
-        self._phrases = _phrases(query.terms, negated=False)
+        self._phrases = _phrases(query.terms, negated=False) if phrases is None else phrases
         self._unwanted = _phrases(query.terms, negated=True)
+        self.common = frozenset(
+            number
+            for number, phrase in enumerate(self._phrases)
+            if tokenizer.COMMON.issuperset(tokenizer.words(phrase.text))
+        )
 
     def share(self, document: SearchDocument) -> float:
         """The fraction of the terms that a turn has; 1.0 if there are no terms."""
         if not self._phrases:
             return 1.0
+        return len(self.present(document)) / len(self._phrases)
+
+    def present(self, document: SearchDocument) -> list[int]:
+        """The numbers of the terms that a turn has."""
         texts = [tokenizer.fold(piece.text) for piece in self._readable(document)]
-        hits = sum(any(map(phrase.is_in, texts)) for phrase in self._phrases)
-        return hits / len(self._phrases)
+        phrases = enumerate(self._phrases)
+        return [number for number, phrase in phrases if any(map(phrase.is_in, texts))]
 
     def has_unwanted(self, document: SearchDocument) -> bool:
         return any(
@@ -45,7 +59,14 @@ class PhraseFinder:
     def _readable(self, document: SearchDocument) -> Iterator[IndexedPiece]:
         return (piece for piece in document.pieces if piece.part in self._parts)
 
-    def marks(self, piece: IndexedPiece) -> dict[int, list[tuple[int, int]]]:
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The terms that are worth marking: all of them only if all are common words."""
+        texts = [phrase.text for phrase in self._phrases]
+        rare = [text for number, text in enumerate(texts) if number not in self.common]
+        return tuple(dict.fromkeys(rare or texts))
+
+    def marks(self, piece: IndexedPiece) -> Marks:
         """The spans of each term in a piece of text, by the term's number in the search."""
         if piece.part not in self._parts:
             return {}
@@ -69,49 +90,71 @@ def _phrases(terms: Sequence[Term], *, negated: bool) -> list[tokenizer.Phrase]:
 
 
 def snippets(document: SearchDocument, finder: PhraseFinder) -> tuple[Snippet, ...]:
-    """The pieces of a turn that show most terms; of equal ones, messages before tool output."""
-    candidates: list[tuple[int, int, IndexedPiece, dict[int, list[tuple[int, int]]]]] = []
-    for at, piece in enumerate(document.pieces):
-        marks = finder.marks(piece)
+    """The pieces of a turn that show most terms; of equal ones, messages before tool output.
+
+    Common words count only if the search has no others; of the others, the rarest in the turn is
+    shown first.
+    """
+    by_piece = [(piece, finder.marks(piece)) for piece in document.pieces]
+    counts: Counter[int] = Counter()
+    for _, marks in by_piece:
+        counts.update({number: len(spans) for number, spans in marks.items()})
+    worth = set(counts) - finder.common or set(counts)
+    candidates: list[tuple[int, int, int, IndexedPiece, Marks]] = []
+    for at, (piece, all_marks) in enumerate(by_piece):
+        marks = {number: spans for number, spans in all_marks.items() if number in worth}
         if marks:
-            candidates.append((PARTS.index(piece.part), at, piece, marks))
-    candidates.sort(key=lambda candidate: (-len(candidate[3]), candidate[0], candidate[1]))
+            rank = PARTS.index(piece.part)
+            candidates.append((min(counts[n] for n in marks), rank, at, piece, marks))
+    candidates.sort(key=lambda candidate: (-len(candidate[4]), *candidate[:3]))
     chosen: list[Snippet] = []
     seen: set[int] = set()
-    for _, _, piece, marks in candidates:
+    for *_, piece, marks in candidates:
         if len(chosen) == SNIPPETS or (len(chosen) == ENOUGH and set(marks) <= seen):
             break
         seen |= set(marks)
-        chosen.append(_snippet(piece, sorted(span for spans in marks.values() for span in spans)))
+        rarest = min(marks, key=lambda number: counts[number])
+        chosen.append(cut_snippet(piece, marks, rarest))
     return tuple(chosen)
 
 
-def _snippet(piece: IndexedPiece, spans: list[tuple[int, int]]) -> Snippet:
-    """The part of a text with most marks, as one line."""
-    first, last = spans[0] if len(spans) == 1 else _densest(spans)
+def cut_snippet(piece: IndexedPiece, marks: Marks, shown: int) -> Snippet:
+    """The part of a text with most marks around one of the term `shown`, as one line."""
+    spans = sorted(span for spans in marks.values() for span in spans)
+    first, last = spans[0] if len(spans) == 1 else _densest(spans, marks[shown])
     start = max(0, first - BEFORE)
     if start:
         space = piece.text.find(" ", start, first)
         start = space + 1 if space >= 0 else start
     end = min(len(piece.text), max(start + WIDTH, min(last, start + 2 * WIDTH)))
     text = _SPACE.sub(" ", piece.text[start:end])
-    marks: list[tuple[int, int]] = []
+    cuts: list[tuple[int, int]] = []
     for span in spans:
         low, high = max(span[0], start) - start, min(span[1], end) - start
-        if low < high and (not marks or low >= marks[-1][1]):
-            marks.append((low, high))
+        if low < high and (not cuts or low >= cuts[-1][1]):
+            cuts.append((low, high))
     before, after = "…" if start else "", "…" if end < len(piece.text) else ""
-    shifted = tuple((low + len(before), high + len(before)) for low, high in marks)
-    return Snippet(piece.part, f"{before}{text}{after}", shifted, piece.tool_name)
-
-
-def _densest(spans: list[tuple[int, int]]) -> tuple[int, int]:
-    best = max(
-        # Only the next 20: a text may have thousands of marks, and a snippet shows few.
-        range(len(spans)),
-        key=lambda at: sum(_within(spans[at][0], s) for s in spans[at : at + 20]),
+    shifted = tuple((low + len(before), high + len(before)) for low, high in cuts)
+    return Snippet(
+        piece.part,
+        f"{before}{text}{after}",
+        shifted,
+        piece.tool_name,
+        piece.sequence,
+        piece.message_id,
     )
-    return spans[best]
+
+
+def _densest(spans: list[tuple[int, int]], shown: list[tuple[int, int]]) -> tuple[int, int]:
+    """The first of the marks that are close together, one of `shown` among them."""
+    wanted = set(shown)
+
+    def marks_after(at: int) -> tuple[bool, int]:
+        # Only the next 20: a text may have thousands of marks, and a snippet shows few.
+        near = [span for span in spans[at : at + 20] if _within(spans[at][0], span)]
+        return not wanted.isdisjoint(near), len(near)
+
+    return spans[max(range(len(spans)), key=marks_after)]
 
 
 def _within(start: int, span: tuple[int, int]) -> bool:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import takewhile
 from typing import NamedTuple
 
 _GLUED = (
     "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-# Not one class with +: that takes twice as long.
-_RUN = re.compile(f"[{_GLUED}][{_GLUED}]*")
 _WORD = re.compile(r"[^\W_]+")
 _OTHER_LETTER = rf"[^\W_{_GLUED}]"
 # Compiled where used: it takes 5 ms.
@@ -24,6 +24,13 @@ _WORD_OR_RUN = rf"[{_GLUED}]+|{_OTHER_LETTER}+"
 _FIRST_GLUED = "\u3005"
 _BELOW_GLUED = bytes(range(0xE3))  # lead bytes of letters that are never glued
 _SIGNS = (b"\xf0\x9f", b"\xef\xb8\x8f", b"\xef\xbf\xbd")  # pictures and signs: neither are these
+
+
+@cache
+def _runs() -> re.Pattern[str]:
+    """Compiled where used: it takes 5 ms."""
+    # Not one class with +: that takes twice as long.
+    return re.compile(f"[{_GLUED}][{_GLUED}]*")
 
 
 def _has_runs(text: str) -> bool:
@@ -47,7 +54,7 @@ def spaced(text: str) -> str:
     """The text with the pairs of its unspaced runs in their place, apart from each other."""
     if not _has_runs(text):
         return text
-    return _RUN.sub(lambda run: f" {' '.join(_pairs(run[0]))} ", text)
+    return _runs().sub(lambda run: f" {' '.join(_pairs(run[0]))} ", text)
 
 
 class _Folding(dict[int, str]):
@@ -55,7 +62,7 @@ class _Folding(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         letter = chr(code)
-        plain = "" if _RUN.match(letter) else unicodedata.normalize("NFD", letter)[0].lower()
+        plain = "" if _runs().match(letter) else unicodedata.normalize("NFD", letter)[0].lower()
         self[code] = folded = plain[:1] or letter
         return folded
 
@@ -77,7 +84,7 @@ def asked(text: str) -> list[str]:
     run in a text, so it is left out."""
     words: list[str] = []
     at = 0
-    for run in _RUN.finditer(text):
+    for run in _runs().finditer(text):
         words += _WORD.findall(text[at : run.start()])
         words += _pairs(run[0])[:-1] if len(run[0]) > 1 else [run[0]]
         at = run.end()
@@ -86,11 +93,11 @@ def asked(text: str) -> list[str]:
 
 def is_letter(text: str) -> bool:
     """Whether this is one character of an unspaced run, found as the start of a pair."""
-    return len(text) == 1 and _RUN.fullmatch(text) is not None
+    return len(text) == 1 and _runs().fullmatch(text) is not None
 
 
 def is_glued(word: str) -> bool:
-    return _RUN.match(word) is not None
+    return _runs().match(word) is not None
 
 
 class Phrase(NamedTuple):
@@ -100,6 +107,7 @@ class Phrase(NamedTuple):
     quick: str  # a text without this does not have the phrase
     begins: bool  # no letter may precede it
     ends: bool  # no letter may follow it
+    text: str  # as it was typed
 
     def spans(self, folded: str) -> Iterator[tuple[int, int]]:
         at = 0
@@ -119,7 +127,7 @@ class Phrase(NamedTuple):
 
 def _is_letter(letter: str) -> bool:
     """Whether this is a letter of a word, and not of a run. No letter is none."""
-    return letter.isalnum() and (letter < _FIRST_GLUED or not _RUN.match(letter))
+    return letter.isalnum() and (letter < _FIRST_GLUED or not _runs().match(letter))
 
 
 def phrase(text: str, *, prefix: bool = False) -> Phrase | None:
@@ -128,14 +136,29 @@ def phrase(text: str, *, prefix: bool = False) -> Phrase | None:
     words = [word[0] for word in re.finditer(_WORD_OR_RUN, folded)]
     if not words:
         return None
-    glued = [_RUN.fullmatch(word) is not None for word in words]
+    glued = [_runs().fullmatch(word) is not None for word in words]
     pattern = re.escape(words[0])
     for at, word in enumerate(words[1:], 1):
         apart = "*" if glued[at - 1] or glued[at] else "+"
         pattern += rf"[\W_]{apart}{re.escape(word)}"
     is_open = prefix and folded.rstrip().endswith(words[-1])
     return Phrase(
-        re.compile(pattern), max(words, key=len), not glued[0], not (glued[-1] or is_open)
+        re.compile(pattern), max(words, key=len), not glued[0], not (glued[-1] or is_open), text
+    )
+
+
+def any_of(phrases: Sequence[Phrase]) -> Phrase | None:
+    """Other spellings of the first phrase; the longest that fits is found."""
+    if len(phrases) < 2:  # noqa: PLR2004
+        return phrases[0] if phrases else None
+    patterns = sorted({phrase.pattern.pattern for phrase in phrases}, key=len, reverse=True)
+    ends = zip(min(patterns), max(patterns), strict=False)
+    prefix = _WORD.match("".join(a for a, b in takewhile(lambda pair: pair[0] == pair[1], ends)))
+    return phrases[0]._replace(
+        pattern=re.compile("|".join(patterns)),
+        quick=prefix[0] if prefix else "",
+        begins=all(phrase.begins for phrase in phrases),
+        ends=all(phrase.ends for phrase in phrases),
     )
 
 

@@ -7,26 +7,31 @@ How much a word counts in each part of a turn: PART_WEIGHTS in model/reports/sea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from agents_ledger.ledger.reports.events import readable
 from agents_ledger.ledger.search import query as search_query
-from agents_ledger.ledger.search import tokenizer
-from agents_ledger.ledger.search.documents import SearchDocument, documents, project_of
+from agents_ledger.ledger.search import questions, ranking, tokenizer
+from agents_ledger.ledger.search.documents import SearchDocument, documents
 from agents_ledger.ledger.search.index import NUMBERS, first_number
-from agents_ledger.ledger.search.query import Narrowed, SearchQuery, Term
+from agents_ledger.ledger.search.query import Narrowed, SearchQuery
+from agents_ledger.ledger.search.questions import RANK_MAX, is_common, is_question
+from agents_ledger.ledger.search.ranking import Candidate, WordMatches
 from agents_ledger.ledger.search.snippets import PhraseFinder, snippets
+from agents_ledger.ledger.search.term_groups import Mode, has_facets, plain_terms, term_groups
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.lookup import Holder, holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import Found, Hit, Ranking
+from agents_ledger.model.text import question_times
+from agents_ledger.model.turns import check_limit
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.matching import QueryTerm, TermGroup, match
+from agents_ledger.store.matching import match
 from agents_ledger.store.text import ids_of, in_batches
 
 if TYPE_CHECKING:
@@ -35,40 +40,26 @@ if TYPE_CHECKING:
 LAST = 1 << 62  # larger than every number
 LIMIT_MAX = 1000
 LOOK_MAX = 50_000  # indexed turns read for one page
-# Ranking has to read every match, so only the newest matching turns are ranked.
-RANK_MAX = 5_000
 QUERY_MAX = 200
 FIRST_CHARS = 20_000  # of a message that are read for its first words
 # If more turns wait, their texts are not cached: they would evict everything else.
 WAITS_KEPT = 600
 FIRST_LOOK = 64  # turns read first, if operators may exclude some
 
-Mode = Literal["all", "any"]
+TURNS_COUNTED = 20_000  # a word's rarity is relative to at most so many
 _MODES: dict[str, Mode] = {"all": "all", "any": "any"}
 # Segments of threads, each with the depth it is shared down to.
 Segments = dict[int, int]
-
-
-class Candidate(NamedTuple):
-    """A turn that has the words, before scopes are checked.
-
-    Its number is unique and comes from the index; a turn that waits gets one half a number above.
-    """
-
-    number: float
-    turn_id: str
-    segment_id: int
-    depth: int
-    score: float = 0.0
 
 
 class PageStart(NamedTuple):
     mode: Mode
     number: float = LAST
     score: float = math.inf
+    high: float = LAST  # newer turns were ranked by earlier pages
 
     def __str__(self) -> str:
-        return f"{self.mode}:{self.number}:{self.score}"
+        return f"{self.mode}:{self.number}:{self.score}:{self.high}"
 
     def below(self, candidate: Candidate) -> bool:
         """Whether a ranked candidate is not on an earlier page."""
@@ -86,17 +77,18 @@ def search(
     embedder: Embedder | None = None,
 ) -> Found:
     """The turns that have all words of a search or, if none has, those that have some."""
-    if not 1 <= limit <= LIMIT_MAX:
-        raise Refused(f"limit is {limit}; it must be between 1 and {LIMIT_MAX}")
+    check_limit(limit, LIMIT_MAX)
     if order not in ("newest", "relevance", "meaning"):
         raise Refused(f"unknown order {order!r}", "Choose newest, relevance or meaning.")
     page = page_of(after)
-    if order == "meaning":
-        if embedder is None:
-            raise Refused("searching by meaning needs an embedder", "Pass `embedder`.")
-        run = SearchRun(tx, search_query.parse(text, now_ms), "any")
-        return run.page(page._replace(mode="any"), limit, order, embedder)
-    run = SearchRun(tx, search_query.parse(text, now_ms), page.mode)
+    if order == "meaning" and embedder is None:
+        raise Refused("searching by meaning needs an embedder", "Pass `embedder`.")
+    query = search_query.parse(text, now_ms)
+    if order != "newest":
+        query = _with_time(query, text, now_ms)
+    if order == "meaning" or (order == "relevance" and is_question(query)):
+        return SearchRun(tx, query, "any").page(page._replace(mode="any"), limit, order, embedder)
+    run = SearchRun(tx, query, page.mode)
     result = run.page(page, limit, order)
     if not result.hits and result.next is None and after is None and run.has_choice:
         run = SearchRun(tx, run.query, "any")
@@ -104,14 +96,27 @@ def search(
     return result
 
 
+def _with_time(query: SearchQuery, text: str, now_ms: int) -> SearchQuery:
+    """A question that names a time, with that time."""
+    named = question_times.time_of(text, now_ms)
+    if named is None or not named.rest or not (query.from_ms is query.until_ms is None):
+        return query
+    rest = search_query.parse(named.rest, now_ms)
+    if is_question(rest):
+        return replace(query, named_time=(named.from_ms, named.until_ms))
+    if rest.terms and all(is_common(term.text) for term in rest.terms):  # what was said then
+        return replace(rest, terms=[], from_ms=named.from_ms, until_ms=named.until_ms)
+    return query
+
+
 def page_of(after: str | None) -> PageStart:
     if after is None:
         return PageStart("all")
-    with suppress(ValueError, KeyError):
-        mode, number, score = after.split(":")
-        page = PageStart(_MODES[mode], float(number), float(score))
+    with suppress(ValueError, KeyError, TypeError):
+        mode, number, score, *high = after.split(":")
+        page = PageStart(_MODES[mode], float(number), float(score), *map(float, high))
         # The cursor comes back from outside, and NaN would compare as neither above nor below.
-        if abs(page.number) <= LAST and not math.isnan(page.score):
+        if max(abs(page.number), abs(page.high)) <= LAST and not math.isnan(page.score):
             return page
     raise Refused(f"{after[:80]!r} is not a valid page cursor", "Pass `next` of a page.")
 
@@ -124,8 +129,8 @@ class SearchRun:
         self._tx = tx
         self._mode = mode
         self._finder = PhraseFinder(query)
-        self.has_choice = len(_plain(query)) > 1
-        self._match = match(tx.engine, _groups(query, mode), tokenizer.fold)
+        self.has_choice = len(plain_terms(query)) > 1
+        self._match = match(tx.engine, term_groups(query, mode), tokenizer.fold)
         self._scopes = [self._scope(scope) for scope in query.scopes]
         self._is_narrowed = bool(self._scopes) or query.fork is not None
         self.capped = False
@@ -151,26 +156,26 @@ class SearchRun:
             candidates = self._by_meaning(page, embedder)
         else:
             first = FIRST_LOOK if self._is_narrowed else limit + 1
-            candidates = self.newest(page, first) if order == "newest" else self.ranked(page)
-        hits: list[Candidate] = []
-        more = False
-        for candidate in candidates:
-            if not self._in_scope(candidate):
-                continue
-            if len(hits) == limit:
-                more = True
-                break
-            hits.append(candidate)
+            if order == "newest":
+                candidates = self.newest(page, first)
+            else:
+                candidates = self._most_relevant(page)
+        hits = list(islice(filter(self.in_scope, candidates), limit + 1))
+        more = len(hits) > limit
+        del hits[limit:]
         next_page = None
         if order == "newest":
             next_page = self.next_page(hits[-1].number if more else None)
         elif more:
-            next_page = PageStart(self._mode, hits[-1].number, hits[-1].score)
+            next_page = page._replace(number=hits[-1].number, score=hits[-1].score)
+        elif self._reached > -LAST:
+            next_page = PageStart(self._mode, high=self._reached)
         return Found(
             self._hits(hits, ranked=order != "newest"),
             self._mode,
             None if next_page is None else str(next_page),
             self.capped,
+            self._finder.words,
         )
 
     def next_page(self, last: float | None) -> PageStart | None:
@@ -218,23 +223,59 @@ class SearchRun:
             high, size = rows[-1][0], min(size * 4, 4096)
 
     def ranked(self, page: PageStart) -> Iterator[Candidate]:
-        """The newest matching turns, most relevant first."""
+        """The newest matching turns, most relevant first; older ones are on further pages."""
         low, high = self._range()
+        high = min(high, math.ceil(page.high))
         values = {"match": self._match, "high": high}
         cut = self._tx.run("search_cutoff", **values, low=low, count=RANK_MAX)
         if cut:
             self._stop(cut[0][0] + 1)
-        waits = list(self._waits(self._reached, LAST))
+        waits = list(self._waits(self._reached, page.high))
         low = max(low, math.ceil(self._reached))
         rows = self._tx.run("search_ranked", **values, low=low, limit=RANK_MAX)
-        ranked = [Candidate(*row) for row in rows]
-        if waits:
-            # Turns that wait have no score of the index: one that has all words ranks with the
-            # median.
-            typical = ranked[len(ranked) // 2].score if ranked else 1.0
-            ranked += [turn._replace(score=typical * turn.score) for turn in waits]
-            ranked.sort(key=lambda turn: (turn.score, turn.number), reverse=True)
+        ranked = _with_waiting([Candidate(*row) for row in rows], waits)
         return filter(page.below, ranked)
+
+    def _most_relevant(self, page: PageStart) -> Iterator[Candidate]:
+        if self._mode == "any" and self._says_something:
+            return filter(page.below, self._by_question(page))
+        return self.ranked(page)
+
+    @property
+    def _says_something(self) -> bool:
+        return any(not (term.negated or is_common(term.text)) for term in self.query.terms)
+
+    def _by_question(self, page: PageStart) -> list[Candidate]:
+        """The turns that have words of a question, each word in any spelling. The first pages have
+        those of the index; if many turns wait, further pages have the rest of these."""
+        if page.high < LAST:
+            return list(self._waits(-LAST, page.high))
+        tx, (low, high) = self._tx, self._range()
+        asked = list(questions.asked_words(tx, self.query, low, high))
+        phrased = [(word, word.phrase) for word in asked]
+        words = [(word, phrase) for word, phrase in phrased if phrase is not None]
+        self.capped = any(word.capped for word in asked)
+        self._finder = PhraseFinder(self.query, [phrase for _, phrase in words])
+        found = [list(word.turns) for word, _ in words]
+        waiting = 0
+        for turn, document in self.waiting(-LAST, LAST):
+            waiting += 1
+            if self._has_other_terms(document):
+                for number in self._finder.present(document):
+                    found[number].append(
+                        turn._replace(score=ranking.typical(words[number][0].turns))
+                    )
+        titles = questions.recent_titles(tx, self.query, low, high)
+        matches = [
+            WordMatches(turns, [one.head for one in titles if phrase.is_in(one.title)])
+            for turns, (_, phrase) in zip(found, words, strict=True)
+        ]
+        count = waiting + tx.run("indexed_count", limit=TURNS_COUNTED)[0][0]
+        threads = 1 + (tx.run("last_segment")[0][0] or 0)
+        ranked = ranking.ranked(matches, count, threads)
+        if self.query.named_time is None:
+            return ranked
+        return ranking.favouring(ranked, *map(first_number, self.query.named_time))
 
     def _by_meaning(self, page: PageStart, embedder: Embedder) -> Iterator[Candidate]:
         """The matches by words and those by meaning, as one ranking."""
@@ -243,18 +284,9 @@ class SearchRun:
         low, high = self._range()
         text = " ".join(term.text for term in self.query.terms if not term.negated)
         near = vectors.nearest(self._tx, embedder, text, low=low, high=high) if text else []
-        ranked = vectors.fused(self._by_rare_words(), list(self._narrowed(near)))
+        by_words = list(self._most_relevant(PageStart("any")))
+        ranked = vectors.fused(by_words, list(self._narrowed(near)))
         return filter(page.below, ranked)
-
-    def _by_rare_words(self) -> list[Candidate]:
-        """Matches of the words that are not in every text, which would outweigh the meaning."""
-        terms = [term for term in self.query.terms if term.negated or not _is_common(term.text)]
-        if all(term.negated for term in terms):
-            return []
-        run = SearchRun(self._tx, replace(self.query, terms=terms), "any")
-        ranked = list(islice(run.ranked(PageStart("any")), self._tx.limits.near_turns))
-        self.capped = run.capped
-        return ranked
 
     def _narrowed(self, near: Sequence[Candidate]) -> Iterator[Candidate]:
         """The matches by meaning that have the facets and no negated term."""
@@ -332,9 +364,9 @@ class SearchRun:
         self.capped, self._reached = True, number
 
     def _has_other_terms(self, document: SearchDocument) -> bool:
-        return _has_facets(document, self.query.facets) and not self._finder.has_unwanted(document)
+        return has_facets(document, self.query.facets) and not self._finder.has_unwanted(document)
 
-    def _in_scope(self, candidate: Candidate) -> bool:
+    def in_scope(self, candidate: Candidate) -> bool:
         by_kind: dict[str, bool] = {}
         for scope, segments in self._scopes:
             is_inside = segments.get(candidate.segment_id, 0) >= candidate.depth
@@ -388,77 +420,10 @@ def first_words(document: SearchDocument) -> str | None:
     return None if text is None else " ".join(text[: 2 * QUERY_MAX].split())[:QUERY_MAX]
 
 
-# -- matching ---------------------------------------------------------------------------------
-
-
-def _is_common(text: str) -> bool:
-    return tokenizer.COMMON.issuperset(tokenizer.words(text))
-
-
-def _wanted(term: Term, query: SearchQuery) -> list[QueryTerm]:
-    words = tuple(tokenizer.asked(term.text))
-    if not words:
-        return []
-    prefix = term.prefix or tokenizer.is_letter(words[-1])
-    return [QueryTerm(words, query.parts, prefix)]
-
-
-def _plain(query: SearchQuery) -> list[QueryTerm]:
-    terms = (term for term in query.terms if not term.negated)
-    return [wanted for term in terms for wanted in _wanted(term, query)]
-
-
-def _groups(query: SearchQuery, mode: Mode) -> list[TermGroup]:
-    """A turn must match each group. If any word suffices, all words are one group."""
-    groups: list[TermGroup] = []
-    plain = _plain(query)
-    if mode == "any" and plain:
-        groups.append(TermGroup(tuple(plain)))
-    else:
-        groups += [TermGroup((wanted,)) for wanted in plain]
-    for negated in (False, True):
-        groups += _facet_groups([f for f in query.facets if f.negated is negated], negated)
-    groups += [
-        TermGroup((wanted,), negated=True)
-        for term in query.terms
-        if term.negated
-        for wanted in _wanted(term, query)
-    ]
-    if all(group.negated for group in groups):
-        groups.insert(0, TermGroup((QueryTerm(("turn",), ("state",)),)))
-    return groups
-
-
-def _facet_groups(facets: Iterable[Narrowed], negated: bool) -> list[TermGroup]:
-    by_kind: dict[str, list[QueryTerm]] = {}
-    for facet in facets:
-        words = tuple(tokenizer.asked(_facet_text(facet)))
-        if not words:
-            raise Refused(
-                f"{facet.of}:{facet.value} has no word to search for",
-                f"Use a value with letters or digits for {facet.of}:.",
-            )
-        prefix = facet.value.endswith("*") or tokenizer.is_letter(words[-1])
-        by_kind.setdefault(facet.of, []).append(QueryTerm(words, (facet.of,), prefix))
-    return [TermGroup(tuple(wanted), negated) for wanted in by_kind.values()]
-
-
-def _facet_text(facet: Narrowed) -> str:
-    return project_of(facet.value) if facet.of == "project" else facet.value
-
-
-def _has_facets(document: SearchDocument, facets: Sequence[Narrowed]) -> bool:
-    """_facet_groups() for a turn that is not indexed yet."""
-    if not facets:
-        return True
-    columns = document.texts()
-    fits: dict[str, bool] = {}
-    for facet in facets:
-        phrase = tokenizer.phrase(_facet_text(facet).rstrip("*"), prefix=facet.value.endswith("*"))
-        has = phrase is not None and phrase.is_in(tokenizer.fold(columns[facet.of]))
-        if facet.negated:
-            if has:
-                return False
-        else:
-            fits[facet.of] = fits.get(facet.of, False) or has
-    return all(fits.values())
+def _with_waiting(ranked: list[Candidate], waits: Sequence[Candidate]) -> list[Candidate]:
+    """Turns that wait have no score of the index: one that has all words ranks with the median."""
+    if not waits:
+        return ranked
+    typical = ranked[len(ranked) // 2].score if ranked else 1.0
+    merged = ranked + [turn._replace(score=typical * turn.score) for turn in waits]
+    return sorted(merged, key=lambda turn: (turn.score, turn.number), reverse=True)

@@ -9,13 +9,14 @@ from msgspec import Struct
 
 from agents_ledger.model.turns import TurnStatus, TurnType
 
-Part = Literal["user", "assistant", "thinking", "system", "tool_call", "tool_result"]
+TextPart = Literal["user", "assistant", "thinking", "system", "tool_call", "tool_result"]
+Kind = Literal["prompt", "answer", "tool"]
 Action = Literal["read", "written"]
 Order = Literal["newest", "relevance"]
 Ranking = Literal["newest", "relevance", "meaning"]  # which needs an embedder
 
 # How much a word counts in each part of a turn, for both engines.
-PART_WEIGHTS: dict[Part, float] = {
+PART_WEIGHTS: dict[TextPart, float] = {
     "user": 4.0,
     "assistant": 3.0,
     "thinking": 1.0,
@@ -24,15 +25,22 @@ PART_WEIGHTS: dict[Part, float] = {
     "tool_result": 1.0,
 }
 PARTS = tuple(PART_WEIGHTS)
+KIND_PARTS: dict[Kind, tuple[TextPart, ...]] = {
+    "prompt": ("user",),
+    "answer": ("assistant", "thinking"),
+    "tool": ("tool_call", "tool_result"),
+}
 
 
 class Snippet(Struct, frozen=True):
     """A piece of a turn's text with what was found in it."""
 
-    part: Part
+    part: TextPart
     text: str
     marks: tuple[tuple[int, int], ...] = ()  # from, to: positions in the text
     tool_name: str | None = None  # of a call's parameters or result
+    sequence: int | None = None  # of the message or call that holds it, in its turn
+    message_id: str | None = None  # None: a call, or the turn itself
 
     def marked(self, before: str, after: str) -> str:
         """The text with `before` and `after` around everything that was found."""
@@ -68,6 +76,7 @@ class Found(Struct, frozen=True):
     matched: Literal["all", "any"]  # any: no turn has all the words, these have some
     next: str | None = None  # where the next page begins; None: there is none
     capped: bool = False  # only the newest of many were ranked, or looked at
+    words: tuple[str, ...] = ()  # to mark in a text: the terms without common words
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -81,6 +90,39 @@ class Found(Struct, frozen=True):
         for hit in self.hits:
             grouped.setdefault(hit.session_label, []).append(hit)
         return tuple((label, tuple(hits)) for label, hits in grouped.items())
+
+
+class SearchFacets(Struct, frozen=True):
+    """What the turns that a search finds have in common: values with the number of turns."""
+
+    turns: int  # that were counted
+    capped: bool  # there are more; only the newest were counted
+    origins: tuple[tuple[str, int], ...] = ()
+    projects: tuple[tuple[str, int], ...] = ()
+    kinds: tuple[tuple[Kind, int], ...] = ()
+    periods: tuple[tuple[int, int], ...] = ()  # the last so many days
+
+
+class ThreadMatch(Struct, frozen=True):
+    """A message or a call of a thread that has a text."""
+
+    turn_id: str
+    depth: int
+    snippet: Snippet
+
+
+class ThreadMatches(Struct, frozen=True):
+    """Where a thread has a text, from its root to its head."""
+
+    matches: tuple[ThreadMatch, ...]
+    words: tuple[str, ...] = ()  # to mark in a text
+    capped: bool = False  # there may be more
+
+    def __iter__(self) -> Iterator[ThreadMatch]:
+        return iter(self.matches)
+
+    def __len__(self) -> int:
+        return len(self.matches)
 
 
 class Touch(Struct, frozen=True):

@@ -73,10 +73,20 @@ def date(at_ms: int) -> str:
     return _at(at_ms).date().isoformat() if at_ms else "undated"
 
 
+def round_money(microdollars: int) -> str:
+    """$120, $0.50: the value of a mark of an axis."""
+    return money(microdollars).removesuffix(".00")
+
+
 @lru_cache(maxsize=4096)
 def moment(at_ms: int) -> str:
     """The time, as in 2026-02-05 14:02 UTC; 0 is no time."""
     return f"{_at(at_ms):%Y-%m-%d %H:%M} UTC" if at_ms else "undated"
+
+
+def iso(at_ms: int) -> str:
+    """The time for programs, as in 2026-02-05T14:02:07Z; 0 is no time."""
+    return f"{_at(at_ms):%Y-%m-%dT%H:%M:%SZ}" if at_ms else ""
 
 
 def _at(at_ms: int) -> datetime:

@@ -1,22 +1,41 @@
-"""Search, files, and the palette."""
+"""Search, find within a thread, and the palette."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from litestar import Response, get
 from litestar.params import FromPath, FromQuery
 
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.reports.search import Found
+from agents_ledger.model.reports.search import KIND_PARTS, Ranking, SearchFacets, ThreadMatch
 from agents_ledger.model.text import humanize
-from agents_ledger.web.formats import part, session_url, turn_url
+from agents_ledger.web.formats import (
+    match_url,
+    part,
+    session_url,
+    step_anchor,
+    turn_url,
+    with_query,
+)
 from agents_ledger.web.requests import WebRequest, decode_part
 from agents_ledger.web.site import Site, ThisSite
 
 PER_PAGE = 20
-FILES_MAX = 50
 PALETTE_MAX = 6
-MODELS_MAX = 4
-FILTERS = ("after:7d", "is:failed", "is:fork", "is:compaction", "role:user", "in:tool_result")
+KIND_NAMES = {"prompt": "Prompts", "answer": "Answers", "tool": "Tool calls and results"}
+# What the page shows of the search syntax; docs/reference/search.md has all of it.
+EXAMPLES = (
+    ('"no such file"', "these words in this order"),
+    ("config*", "words that begin so"),
+    ("parser -draft", "the first word without the second"),
+    ("tool:Bash is:failed", "failed turns that used a tool"),
+    ("file:app.py", "turns that read or wrote a file"),
+    ("in:tool_result timeout", "only in results of tools; also user, assistant, thinking"),
+    ("project:shop model:opus", "turns in a folder, by a model"),
+    ("origin:codex after:yesterday", "from an agent, since a day"),
+    ("is:fork", "where conversations part; also is:compaction"),
+)
 PLACES = (
     ("Home", "/"), ("Sessions", "/sessions"), ("Search", "/search"), ("Files", "/files"),
     ("Tools", "/tools"), ("Usage", "/usage"), ("Compare", "/compare"), ("Audit", "/audit"),
@@ -26,59 +45,162 @@ PLACES = (
 PaletteEntry = tuple[str, str, str]  # text, address, second text
 
 
+class SearchFilters(NamedTuple):
+    """The choices of the page, each a part of its address."""
+
+    origin: str = ""
+    project: str = ""
+    kind: str = ""
+    days: str = ""
+
+    @property
+    def operators(self) -> str:
+        """The same in the language of searches. A quote cannot be part of a value there."""
+        terms = [
+            f'{name}:"{value}"'
+            for name, value in (("origin", self.origin), ("project", self.project))
+            if value and '"' not in value
+        ]
+        terms += [
+            f"in:{part}"
+            for kind, parts in KIND_PARTS.items()
+            if kind == self.kind
+            for part in parts
+        ]
+        if self.days.isdecimal():
+            terms.append(f"after:{self.days[:5]}d")
+        return " ".join(terms)
+
+    def named(self) -> dict[str, str]:
+        return {name: value for name, value in self._asdict().items() if value}
+
+
 @get("/search", sync_to_thread=True)
 def search_page(
     request: WebRequest,
     site: ThisSite,
     *,
     q: FromQuery[str] = "",
-    order: FromQuery[str] = "newest",
+    order: FromQuery[str] = "relevance",
     after: FromQuery[str] = "",
+    origin: FromQuery[str] = "",
+    project: FromQuery[str] = "",
+    kind: FromQuery[str] = "",
+    days: FromQuery[str] = "",
 ) -> Response[str]:
-    order = order if order in ("newest", "relevance") else "newest"
-    result = problem = None
-    if q.strip():
+    ranking: Ranking = "newest" if order == "newest" else "relevance"
+    filters = SearchFilters(origin, project, kind, days)
+    text = f"{q} {filters.operators}".strip()
+    result = problem = facets = None
+    if text:
         try:
-            result = site.ledger.search(
-                q,
-                limit=PER_PAGE,
-                order=order,  # type: ignore[arg-type]
-                after=after or None,
-            )
+            with site.pages.snapshot():
+                result = site.ledger.search(
+                    text, limit=PER_PAGE, order=ranking, after=after or None
+                )
+                facets = site.ledger.search_facets(text)
         except Refused as error:
             problem = error
+    query = {"q": q, "order": ranking if ranking == "newest" else ""}
+    labels = {hit.session_label for hit in result.hits if hit.session_label} if result else ()
     return site.page(
         "search.html",
         request,
         title=f"Search {q}" if q else "Search",
         q=q,
-        order=order,
+        order=ranking,
         result=result,
         problem=problem,
-        filters=_filters(q, result) if result else (),
+        examples=EXAMPLES,
+        names={label: named.name for label, named in site.pages.session_names(labels).items()},
+        narrowed=filters.named(),
+        chips=_chips(filters, query),
+        facets=_choices(facets, filters, query) if facets else (),
+        search_name=", ".join([q, *(text for text, _ in _chips(filters, query))]).strip(", "),
+        more_url=with_query("/search", {**query, **filters.named(), "after": result.next})
+        if result
+        else "",
     )
 
 
-def _filters(q: str, result: Found) -> list[str]:
-    """Operators that narrow the result: its models, then the usual ones."""
-    models = dict.fromkeys(hit.model for hit in result.hits if hit.model)
-    by_model = [f'model:"{model}"' for model in models if '"' not in model][:MODELS_MAX]
-    return [term for term in (*(by_model if len(models) > 1 else ()), *FILTERS) if term not in q]
+def _period(days: str) -> str:
+    return "Last 24 hours" if days == "1" else f"Last {days} days"
 
 
-@get("/files", sync_to_thread=True)
-def files_page(request: WebRequest, site: ThisSite, q: FromQuery[str] = "") -> Response[str]:
-    files = site.pages.recent_files(text=q or None, limit=10 * PER_PAGE)
-    return site.page("files.html", request, title="Files", files=files, q=q)
+def _text(name: str, value: str) -> str:
+    return (
+        KIND_NAMES.get(value, value)
+        if name == "kind"
+        else _period(value)
+        if name == "days"
+        else value
+    )
 
 
-@get("/files/{path:str}", sync_to_thread=True)
-def file_page(
-    request: WebRequest, site: ThisSite, path: FromPath[str], after: FromQuery[str] = ""
+def _chips(filters: SearchFilters, query: dict[str, str]) -> list[tuple[str, str]]:
+    """Each choice in words, with the address of the search without it."""
+    return [
+        (
+            _text(name, value),
+            with_query("/search", {**query, **filters._replace(**{name: ""}).named()}),
+        )
+        for name, value in filters.named().items()
+    ]
+
+
+def _choices(
+    facets: SearchFacets, filters: SearchFilters, query: dict[str, str]
+) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """The facets that can still be chosen: text, number of turns, address."""
+    groups = (
+        ("Agent", "origin", facets.origins),
+        ("Project", "project", facets.projects),
+        ("Found in", "kind", facets.kinds),
+        ("Time", "days", facets.periods),
+    )
+    more = "+" if facets.capped else ""
+    choices = []
+    for title, name, values in groups:
+        lines = [
+            (
+                _text(name, str(value)),
+                f"{number:,}{more}",
+                with_query("/search", {**query, **filters._replace(**{name: str(value)}).named()}),
+            )
+            for value, number in values
+        ]
+        if lines and not filters.named().get(name):
+            choices.append((title, lines))
+    return choices
+
+
+@get("/find/{target:str}", sync_to_thread=True)
+def find_page(
+    request: WebRequest, site: ThisSite, target: FromPath[str], q: FromQuery[str] = ""
 ) -> Response[str]:
-    file_path = decode_part(path)
-    touched = site.ledger.files(file_path, limit=FILES_MAX, after=after or None)
-    return site.page("file.html", request, title=file_path, file_path=file_path, touched=touched)
+    """Where a thread has a text. An open page of the thread steps through these links."""
+    wanted = decode_part(target)
+    with site.pages.snapshot():
+        thread = site.ledger.thread(wanted, last=0)
+        matches = site.ledger.find_in_thread(wanted, q)
+    is_turn = thread.turn_id == wanted
+
+    def find_url(match: ThreadMatch) -> str:
+        anchor = part(step_anchor(match.turn_id, match.snippet))
+        query = {
+            "turn": match.turn_id,
+            "upto": min(match.depth + 3, thread.depth),
+            "mark": matches.words,
+            "step": match.snippet.sequence,
+            "find": q,
+        }
+        if is_turn:
+            return f"{turn_url(match.turn_id, mark=matches.words, step=query['step'])}#{anchor}"
+        return f"{with_query(session_url(wanted), query)}#{anchor}"
+
+    return site.page(
+        "find.html", request, title="Find in session", q=q, matches=matches, find_url=find_url
+    )
 
 
 @get("/palette", sync_to_thread=True)
@@ -110,10 +232,17 @@ def _turns(site: Site, text: str) -> list[PaletteEntry]:
         result = site.ledger.search(text, limit=PALETTE_MAX)
     except Refused:
         return []
+    names = site.pages.session_names(hit.session_label for hit in result.hits if hit.session_label)
     return [
-        (hit.query or hit.turn_type, turn_url(hit.turn_id, q=text), hit.session_label or "")
+        (
+            hit.query or hit.turn_type,
+            match_url(hit.turn_id, hit.snippets[0], result.words)
+            if hit.snippets
+            else turn_url(hit.turn_id, mark=result.words),
+            names[hit.session_label].name if hit.session_label in names else "",
+        )
         for hit in result.hits
     ]
 
 
-ROUTES = (search_page, files_page, file_page, palette)
+ROUTES = (search_page, find_page, palette)
