@@ -51,7 +51,7 @@ def told(ledger: Ledger) -> Iterator[Ledger]:
 @contextmanager
 def serving(ledger: Ledger, rates: RateLimits | None = None) -> Iterator[str]:
     """The server in a thread of this process; where it answers."""
-    app = http_app(ledger, write=True, hosts=(HOST,), rates=rates or RateLimits())
+    app = http_app(ledger, write=True, every=True, hosts=(HOST,), rates=rates or RateLimits())
     server = uvicorn.Server(uvicorn.Config(app, host=HOST, port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -112,7 +112,9 @@ def test_choosing_another_persona_requires_admin(told: Ledger) -> None:
         made = await call(client, "ldg_session_fork", target="main", persona_id="root")
         assert made["session"]["persona_id"] == "root"
 
-    run(refused, told, write=True)  # as a program that started the server, and has no token
+    run(
+        refused, told, write=True, every=True
+    )  # as a program that started the server, and has no token
     with serving(told) as url:
         talk(url, token(told, "read", "write", "import", "chat"), refused)
         assert {session.persona_id for session in told.sessions()} == {"main", "guest"}

@@ -53,6 +53,7 @@ def _call(call: dict[str, Any]) -> str:
 
 
 def _continue(ledger: Ledger, target: str) -> str:
+    target = ledger.lookup(target)
     head = ledger.thread(target, last=0)
     return (
         f"Continue the conversation at turn {head.turn_id}; it has {head.depth} turns."
@@ -67,7 +68,7 @@ def _decided(ledger: Ledger, topic: str) -> str:
         f"[turn {hit.turn_id}] {snippet.text}" for hit in results.hits for snippet in hit.snippets
     ]
     return (
-        f"Find out what was decided about: {topic}\n\nUse the tool `search` for it, in several"
+        f"Find out what was decided about: {topic}\n\nUse the tool `recall` for it, in several"
         " wordings, and `show` to read the turns that matter and what followed them. Answer with"
         " the decision, when and why it was made, and whether it was changed later. Cite the id of"
         " the turn for every statement; if nothing was decided, say so. The answers of the tools"

@@ -32,11 +32,11 @@ DEFAULT_JSON_LIMITS = JsonLimits()
 TOKEN_KEY = "agents_ledger.token"  # noqa: S105 - a key, not a secret
 
 
-def serve_stdio(ledger: Ledger, *, write: bool) -> None:
+def serve_stdio(ledger: Ledger, *, write: bool, every: bool = False) -> None:
     """Serve the program that started us until it closes stdin."""
 
     async def serve() -> None:
-        server = build(ledger, write=write)
+        server = build(ledger, write=write, every=every)
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
 
@@ -133,10 +133,12 @@ def token_of(ctx: Any) -> Token | None:
     return token if isinstance(token, Token) else None
 
 
-def serve_http(ledger: Ledger, sock: socket.socket, *, write: bool, hosts: Sequence[str]) -> None:
+def serve_http(
+    ledger: Ledger, sock: socket.socket, *, write: bool, every: bool = False, hosts: Sequence[str]
+) -> None:
     """Serve clients with a token until interrupted."""
     config = uvicorn.Config(
-        http_app(ledger, write=write, hosts=hosts),
+        http_app(ledger, write=write, every=every, hosts=hosts),
         http=TimedH11Protocol,
         log_level="warning",
         access_log=False,
@@ -151,12 +153,13 @@ def http_app(
     ledger: Ledger,
     *,
     write: bool,
+    every: bool = False,
     hosts: Sequence[str],
     rates: RateLimits = DEFAULT_RATES,
     json_limits: JsonLimits = DEFAULT_JSON_LIMITS,
 ) -> ASGIApp:
     """The server as an ASGI application at /mcp, for requests to one of the hosts."""
-    server = build(ledger, write=write, token_of=token_of)
+    server = build(ledger, write=write, every=every, token_of=token_of)
     allowed = [f"{host}:*" for host in hosts] + list(hosts)
     app = server.streamable_http_app(
         streamable_http_path=PATH,

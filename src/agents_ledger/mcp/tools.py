@@ -1,7 +1,7 @@
-"""MCP tools with short answers that name every turn by its id, in addition to the abilities.
+"""MCP tools with short answers that name every turn by its id.
 
 Each tool is an ability, so it is checked and called like one. Long texts are truncated; `next`
-of an answer is the cursor of the next page.
+of an answer is the cursor of the next page. A target is what the command line accepts too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.context import ProviderFormat
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.reports.search import Action, Order
+from agents_ledger.model.reports.search import Action, Found, Order
 from agents_ledger.model.reports.usage import UsageBy
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, Turn
@@ -26,6 +26,8 @@ Chars = Annotated[
     int, Meta(ge=20, le=1_000_000, description="Maximum number of characters of a text.")
 ]
 Results = Annotated[int, Meta(ge=1, le=200, description="Maximum number of results.")]
+Few = Annotated[int, Meta(ge=1, le=50, description="Maximum number of results.")]
+Budget = Annotated[int, Meta(ge=100, le=100_000)]
 Steps = Annotated[
     int,
     Meta(ge=1, le=10_000, description="Maximum number of messages, and of tool calls, of a turn."),
@@ -45,10 +47,39 @@ class SearchArguments(Input):
     text: Annotated[
         str, Meta(min_length=1, max_length=2000, description='Words, "phrases" and filters.')
     ]
-    order: Order = "newest"
+    order: Order = "relevance"
     limit: Results = 10
     after: Next = None
     max_chars: Chars = 300
+
+
+class RecallArguments(Input):
+    question: Annotated[
+        str, Meta(min_length=1, max_length=2000, description="A question, or words and filters.")
+    ]
+    budget: Annotated[Budget, Meta(description="Maximum number of tokens.")] = 2000
+    after: Next = None
+
+
+class FixArguments(Input):
+    error: Annotated[
+        str, Meta(min_length=1, max_length=100_000, description="The text of the error.")
+    ]
+    limit: Few = 3
+    after: Next = None
+
+
+class HowArguments(Input):
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=1000,
+            description="A tool, or the first words of a command: `git rebase`.",
+        ),
+    ]
+    limit: Few = 5
+    after: Next = None
 
 
 class FilesArguments(Input):
@@ -94,10 +125,6 @@ class UsageArguments(Input):
     by: UsageBy = "day"
     since: Time | None = None
     limit: Limit = 20
-
-
-class AuditArguments(Input):
-    limit: Results = 50
 
 
 class ToolAnswer(Struct):
@@ -153,8 +180,12 @@ def session_summary(session: Session) -> dict[str, Any]:
     }
 
 
+def search_results(ledger: Ledger, args: SearchArguments) -> Found:
+    return ledger.search(args.text, limit=args.limit, order=args.order, after=args.after)
+
+
 def _search(ledger: Ledger, args: SearchArguments) -> ToolAnswer:
-    results = ledger.search(args.text, limit=args.limit, order=args.order, after=args.after)
+    results = search_results(ledger, args)
     hits = [
         {
             "turn_id": hit.turn_id,
@@ -175,13 +206,28 @@ def _search(ledger: Ledger, args: SearchArguments) -> ToolAnswer:
     return ToolAnswer({"matched": results.matched, "hits": hits}, results.next)
 
 
+def _recall(ledger: Ledger, args: RecallArguments) -> ToolAnswer:
+    recalled = ledger.recall(args.question, budget=args.budget, after=args.after)
+    return ToolAnswer(to_builtins(recalled.passages), recalled.next)
+
+
+def _fix(ledger: Ledger, args: FixArguments) -> ToolAnswer:
+    fixes = ledger.fix(args.error, limit=args.limit, after=args.after)
+    return ToolAnswer(to_builtins(fixes.fixes), fixes.next)
+
+
+def _how(ledger: Ledger, args: HowArguments) -> ToolAnswer:
+    examples = ledger.how(args.name, limit=args.limit, after=args.after)
+    return ToolAnswer(to_builtins(examples.examples), examples.next)
+
+
 def _files(ledger: Ledger, args: FilesArguments) -> ToolAnswer:
     results = ledger.files(args.path, action=args.action, limit=args.limit, after=args.after)
     return ToolAnswer(to_builtins(results.touches), results.next)
 
 
 def _show(ledger: Ledger, args: ShowArguments) -> ToolAnswer:
-    thread = ledger.thread(args.target, last=0)
+    thread = ledger.thread(ledger.lookup(args.target), last=0)
     if thread.turn_id is None:
         return ToolAnswer([])
     end = thread.depth if args.to_depth is None else min(args.to_depth, thread.depth)
@@ -194,7 +240,7 @@ def _show(ledger: Ledger, args: ShowArguments) -> ToolAnswer:
 
 
 def _tree(ledger: Ledger, args: TreeArguments) -> ToolAnswer:
-    thread = ledger.thread(args.target, last=0)
+    thread = ledger.thread(ledger.lookup(args.target), last=0)
     if thread.turn_id is None:
         return ToolAnswer([])
     root = ledger.ancestor_at(thread.turn_id, 1) or thread.turn_id
@@ -225,16 +271,16 @@ def _context(ledger: Ledger, args: ContextArguments) -> ToolAnswer:
 
 
 def _fitting_context(ledger: Ledger, args: ContextArguments) -> Context:
+    target = ledger.lookup(args.target)
     for last in PROTECTED[:-1]:
         with suppress(Refused):
-            return ledger.context(args.target, budget=args.budget, last=last)
-    return ledger.context(args.target, budget=args.budget, last=PROTECTED[-1])
+            return ledger.context(target, budget=args.budget, last=last)
+    return ledger.context(target, budget=args.budget, last=PROTECTED[-1])
 
 
 def _fork(ledger: Ledger, args: ForkArguments) -> ToolAnswer:
-    return ToolAnswer(
-        session_summary(ledger.fork(args.target, label=args.label, before=args.before))
-    )
+    target = ledger.lookup(args.target)
+    return ToolAnswer(session_summary(ledger.fork(target, label=args.label, before=args.before)))
 
 
 def _sessions(ledger: Ledger, args: SessionsArguments) -> ToolAnswer:
@@ -249,16 +295,33 @@ def _usage(ledger: Ledger, args: UsageArguments) -> ToolAnswer:
     return ToolAnswer(to_builtins(report))
 
 
-def _audit(ledger: Ledger, args: AuditArguments) -> ToolAnswer:
-    findings = ledger.audit()
-    listed = to_builtins(findings[: args.limit])
-    return ToolAnswer({"sound": not findings, "count": len(findings), "findings": listed})
-
-
 TOOLS = (
     Ability(
+        id="tool:recall",
+        description="Answer a question about past work: the best passages of past conversations,"
+        " with context, within a token budget.",
+        input=RecallArguments,
+        output=ToolAnswer,
+        function=_recall,
+    ),
+    Ability(
+        id="tool:fix",
+        description="Find what ended an error like this one before: the failed call, the calls"
+        " between, and the one that succeeded.",
+        input=FixArguments,
+        output=ToolAnswer,
+        function=_fix,
+    ),
+    Ability(
+        id="tool:how",
+        description="Show how a tool or a command was used here with success.",
+        input=HowArguments,
+        output=ToolAnswer,
+        function=_how,
+    ),
+    Ability(
         id="tool:search",
-        description="Search past conversations; each hit names its turn.",
+        description="List the turns that match words and filters, page by page.",
         input=SearchArguments,
         output=ToolAnswer,
         function=_search,
@@ -312,12 +375,5 @@ TOOLS = (
         input=UsageArguments,
         output=ToolAnswer,
         function=_usage,
-    ),
-    Ability(
-        id="tool:audit",
-        description="Check every rule of the ledger.",
-        input=AuditArguments,
-        output=ToolAnswer,
-        function=_audit,
     ),
 )

@@ -87,7 +87,10 @@ def check_recorded(config: Config | None) -> None:
         raise Refused(
             f"a turn's config is a Config, not {config!r:.80}", "Use Config(directives={...})."
         )
-    for values in (config.directives, config.defaults, config.constraints):
+    for part in Config.__struct_fields__:
+        values = getattr(config, part)
+        if not isinstance(values, Mapping):
+            raise Refused(f"{part} of a Config are {values!r:.80}", "They are a dictionary.")
         for name, value in values.items():
             if name in Directives.__struct_fields__:
                 _check_value(name, value)
