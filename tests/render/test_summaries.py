@@ -41,7 +41,7 @@ TASKS = [{"content": "Read", "status": "completed"}, {"content": "Write", "statu
         ({"subject": "Tidy up", "description": "All of it"}, "Tidy up"),
         ({"skill": "commit", "args": "--amend"}, "commit --amend"),
         ({"input": "const r = 1"}, "const r = 1"),
-        ({"taskId": 3, "status": "completed"}, "task id 3, status completed"),
+        ({"taskId": 3, "status": "completed"}, "task 3 completed"),
         (
             {"targets": ["a", "b"], "deep": [{}], "block": True},
             "targets a b, deep 1 item, block yes",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from agents_ledger import ToolCall
 from tests.web.conftest import Running, Visitor, visits
@@ -99,7 +99,7 @@ def test_two_marked_turns_are_compared(visitor: Visitor, running: Running) -> No
     page = visitor.open("/s/demo-strict")
     page.locator("article.card").last.get_by_role("button", name="to compare").click()
     page.wait_for_url(re.compile("/compare"))
-    assert "Common ancestor: turn 1" in page.locator("main").inner_text()
+    assert "They part after turn 1" in page.locator("main").inner_text()
 
 
 def test_the_branch_switcher_leads_to_the_sibling(visitor: Visitor) -> None:
@@ -134,14 +134,14 @@ def test_a_link_to_a_call_or_a_message_opens_it_in_its_turn(
     expect(page.locator("details.call")).to_contain_text("all is built")
     page.locator("a.who").first.click()
     assert page.url.endswith(f"#m-{turn.messages[0].id}")
-    page = visitor.open(f"/t/{turn.id}?q=end")
+    page = visitor.open(f"/t/{turn.id}?mark=end")
     expect(page.locator("details.rest")).to_have_attribute("open", "")
     expect(page.locator("details.rest mark")).to_have_text("end")
 
 
 def test_a_link_from_a_search_marks_the_words(visitor: Visitor, running: Running) -> None:
     turn = running.ledger.ancestor_at("demo", 2)
-    page = visitor.open(f"/t/{turn}?q=seconds")
+    page = visitor.open(f"/t/{turn}?mark=seconds")
     assert at(page) == "2"
     assert page.locator("article.card.at mark").first.inner_text() == "seconds"
 
@@ -181,7 +181,7 @@ def test_a_live_turn_appears_without_moving_the_page(visitor: Visitor, running: 
     with running.ledger.turn("live", "What now?") as turn:
         expect(page.locator("article.card.live")).to_have_count(1)
         turn.stream("So far")
-        expect(page.locator("[data-partial] .text-body")).to_have_text("So far")
+        expect(page.locator("[data-partial]")).to_have_text("So far")
         with turn.tool_call("Read", {"path": "a.py"}) as call:
             call.complete("x")
         expect(page.locator("article.card.live details.call")).to_have_count(1)
@@ -196,7 +196,103 @@ def test_a_live_turn_appears_without_moving_the_page(visitor: Visitor, running: 
     expect(page.locator(".pill")).to_have_count(0)
 
 
-def test_replay_steps_through_the_turns(visitor: Visitor) -> None:
+def test_a_filter_applies_as_it_changes_and_back_restores_the_list(
+    visitor: Visitor, running: Running
+) -> None:
+    running.ledger.record("filter-pear", "Hello", "Good day")
+    page = visitor.open("/sessions")
+    before = page.locator(".sessions tbody tr").count()
+    page.evaluate("window.isSamePage = true")
+    page.get_by_label("Contains").fill("filter-pear")
+    expect(page.locator(".sessions tbody tr")).to_have_count(1)
+    page.wait_for_url(re.compile(r"q=filter-pear"))
+    expect(page.get_by_label("Contains")).to_be_focused()
+    page.get_by_label("Status").select_option("archived")
+    expect(page.locator(".sessions tbody tr")).to_have_count(0)
+    page.go_back()
+    expect(page.locator(".sessions tbody tr")).to_have_count(1)
+    expect(page.get_by_label("Status")).to_have_value("active")
+    page.go_back()
+    expect(page.locator(".sessions tbody tr")).to_have_count(before)
+    expect(page.get_by_label("Contains")).to_have_value("")
+    assert page.evaluate("window.isSamePage")
+
+
+def test_a_refresh_does_not_cancel_what_a_person_asked_for(
+    visitor: Visitor, running: Running
+) -> None:
+    running.ledger.record("slow-b", "First", "Done.")
+    running.ledger.record("slow-a", "First", "Done.")
+    page = visitor.open("/sessions?q=slow-")
+    names = page.locator(".sessions .what a")
+    expect(names.first).to_have_attribute("href", "/s/slow-a")
+    expect(page.locator("body[data-live=on]")).to_be_attached()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(re.compile("sort=name"), hold)
+    page.locator("th a", has_text="Session").click()
+    running.ledger.record("slow-b", "Second", "Done.")
+    page.wait_for_timeout(600)  # longer than a refresh waits
+    held[0].continue_()
+    page.wait_for_url(re.compile("sort=name"))
+    expect(names.first).to_have_attribute("href", "/s/slow-a")
+
+
+def test_an_update_keeps_focus_scroll_and_open_folds(visitor: Visitor, running: Running) -> None:
+    for number in range(3):
+        running.ledger.record("kept", f"Question {number}", "Answer\n\n" * 30)
+    page = visitor.open("/s/kept")
+    expect(page.locator("body[data-live=on]")).to_be_attached()
+    with running.ledger.turn("kept", "What now?") as turn:
+        with turn.tool_call("Bash", {"command": "make"}) as call:
+            row = page.locator("article.card.live details.call")
+            expect(row).to_have_class(re.compile("pending|running"))
+            row.locator("summary").click()
+            row.locator("summary").focus()
+            where = page.evaluate("scrollY")
+            call.complete("all is built")
+        expect(row).to_have_class(re.compile("completed"))
+        expect(row).to_contain_text("all is built")
+        turn.stream("It is **bold**")
+        expect(page.locator("[data-partial] strong")).to_have_text("bold")
+        expect(row).to_have_attribute("open", "")
+        expect(row.locator("summary")).to_be_focused()
+        assert page.evaluate("scrollY") == where
+
+
+def test_home_and_sessions_show_what_is_running_now(visitor: Visitor, running: Running) -> None:
+    for path in ("/", "/sessions"):
+        page = visitor.open(path)
+        expect(page.locator("body[data-live=on]")).to_be_attached()
+        strip = page.locator("#running")
+        with running.ledger.turn("busy", "Build it all") as turn:
+            with turn.tool_call("Bash", {"command": "make"}) as call:
+                expect(strip).to_contain_text("Build it all")
+                expect(strip).to_contain_text("Bash")
+                call.complete("built")
+            expect(strip).not_to_contain_text("Bash")
+            turn.respond("Done")
+        expect(strip).not_to_contain_text("Build it all")
+
+
+def test_a_reader_who_follows_stays_at_the_end(visitor: Visitor, running: Running) -> None:
+    with running.ledger.turn("followed", "Tell me") as turn:
+        page = visitor.open("/s/followed#follow")
+        follow = page.get_by_role("button", name="Follow")
+        expect(follow).to_have_attribute("aria-pressed", "true")
+        turn.stream("A line\n\n" * 100)
+        expect(page.locator("#tail")).to_be_in_viewport()
+        expect(page.locator("[data-partial] p")).to_have_count(100)
+        expect(page.locator("#tail")).to_be_in_viewport()
+        follow.click()
+        expect(follow).to_have_attribute("aria-pressed", "false")
+        turn.respond("Done")
+
+
+def test_replay_steps_through_messages_and_calls(visitor: Visitor) -> None:
     page = visitor.open("/s/demo")
     page.locator("h1").click()
     page.keyboard.press("Space")
@@ -206,8 +302,11 @@ def test_replay_steps_through_the_turns(visitor: Visitor) -> None:
     expect(page.locator("article.card.future")).to_have_count(0)
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
     page.locator(".scrub input").fill("2")
-    expect(page.locator("article.card.future")).to_have_count(3)
-    assert page.locator(".scrub .compaction").count() == 1
+    expect(page.locator("article.card.future")).to_have_count(4)
+    expect(page.locator(".replay .where")).to_contain_text("turn 1, step 2 of")
+    expect(page.locator("article.card").first.locator(".msg.query.future")).to_have_count(0)
+    expect(page.locator("article.card").first.locator(".msg.response.future")).to_have_count(1)
+    assert page.locator(".scrub .compaction").count() >= 1
     page.locator("h1").click()
     page.keyboard.press("Escape")
     expect(page.locator(".replay")).to_have_count(0)
@@ -289,7 +388,7 @@ def test_the_palette_offers_the_commands_of_the_page(visitor: Visitor) -> None:
 
 
 def test_the_palette_finds_sessions_turns_and_pages(visitor: Visitor) -> None:
-    page = visitor.open("/s/demo")
+    page = visitor.open("/usage")
     page.keyboard.press("/")
     options = page.locator("#palette [role=option]")
     expect(options.first).to_be_visible()
@@ -315,18 +414,19 @@ def test_a_search_result_leads_to_the_turn_with_the_words_marked(visitor: Visito
     page.wait_for_url(re.compile(r"/search\?q=seconds"))
     assert page.locator(".snippet mark").first.inner_text() == "seconds"
     page.locator(".hit .asked").last.click()
-    page.wait_for_url(re.compile(r"/t/.*q=seconds"))
+    page.wait_for_url(re.compile(r"/t/.*mark=seconds"))
     expect(page.locator("article.card.at mark").first).to_have_text("seconds")
     visitor.open("/search?q=before:nonsense")
 
 
 def test_a_link_narrows_a_search(visitor: Visitor) -> None:
-    page = visitor.open("/search?q=changelog")
+    page = visitor.open("/search?q=seconds")
     found = page.locator(".hit").count()
-    page.get_by_role("link", name="is:failed").click()
-    page.wait_for_url(re.compile("is%3Afailed"))
+    page.locator(".facets").get_by_role("link", name="Tool calls").click()
+    expect(page.locator(".chips")).to_contain_text("Tool calls")
     assert 0 < page.locator(".hit").count() < found
-    assert page.get_by_role("link", name="is:failed").count() == 0
+    page.locator(".chips a").click()
+    expect(page.locator(".hit")).to_have_count(found)
 
 
 def test_a_message_typed_on_the_page_continues_the_session(

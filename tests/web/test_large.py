@@ -184,7 +184,7 @@ def test_pages_read_no_more_of_a_large_ledger_than_of_a_small_one(tmp_path: Path
         middle = str(counted.ledger.ancestor_at("main", 1000))
         asked: dict[str, Callable[[], object]] = {
             "sessions": lambda: site.pages.session_lines(limit=50),
-            "cards": lambda: cards_upto(site.pages, "main", thread.depth, thread.depth),
+            "cards": lambda: cards_upto(site.ledger, "main", thread.depth, thread.depth),
             "rail": lambda: rail(site, thread),
             "tree": lambda: tree_rows(site, thread, TreeView(unfold=True), TREE_ROWS),
             "tree above": lambda: tree_rows(site, thread, TreeView(upto=1200), TREE_ROWS),

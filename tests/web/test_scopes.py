@@ -95,6 +95,19 @@ def test_another_persona_is_chosen_by_administrators_alone(served: Running) -> N
     assert served.ledger.audit() == ()
 
 
+def test_the_run_of_a_request_can_be_looked_up(served: Running) -> None:
+    both = token(served, "import", "read")
+    sent = served.ask("/api/v1/imports", method="POST", body=imported("main"), token=both).json
+
+    run = served.ask(f"/api/v1/imports/{sent['runId']}", token=both)
+
+    assert run.status == 200
+    assert run.json["id"] == sent["runId"]
+    assert (run.json["imported"], run.json["failed"]) == (sent["imported"], sent["failed"])
+    missing = served.ask("/api/v1/imports/no-such-run", token=both)
+    assert missing.status == 404
+
+
 def test_an_import_can_be_sent_in_chunks(served: Running) -> None:
     item = imported("main")["items"][0]
     packed = gzip.compress(json.dumps(item).encode())

@@ -7,11 +7,11 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from agents_ledger.model.text import humanize, sanitize
-from agents_ledger.model.turns import Message
-from agents_ledger.render import bodies, summaries
+from agents_ledger.render import bodies, subagents, summaries
+from agents_ledger.render.injected import injected_name, is_folded
+from agents_ledger.render.turn_status import turn_status
 
 TEMPLATES = Path(__file__).parent / "templates"
-FOLDED_MIN = 150  # characters
 
 
 def new_environment(templates: Path) -> Environment:
@@ -29,23 +29,19 @@ def new_environment(templates: Path) -> Environment:
         argument=lambda params_json: summaries.fit_line(summaries.argument(params_json), 240),
         compacted=summaries.compacted,
         duration=lambda milliseconds: humanize.duration(max(0, milliseconds)),
+        injected_name=injected_name,
         moment=humanize.moment,
         one_line=summaries.fit_line,
         outcome=lambda call, size=None: summaries.fit_line(summaries.outcome(call, size, 120), 120),
         prose=bodies.markdown,
         size=humanize.size,
+        subagent_answer=subagents.answer,
+        subagent_name=subagents.name,
+        subagent_status=subagents.status,
         tokens=humanize.tokens,
+        turn_status=turn_status,
         visible=sanitize.visible_lines,
     )
     environment.tests["folded"] = is_folded
     environment.globals["count"] = humanize.count
     return environment
-
-
-def is_folded(message: Message) -> bool:
-    """Whether a message is closed until a reader opens it: a long one that neither the model nor
-    a person wrote, such as instructions that an agent injects."""
-    is_spoken = message.role == "assistant" or (
-        message.role == "user" and message.source in (None, "human")
-    )
-    return not is_spoken and len(message.content or "") > FOLDED_MIN

@@ -75,7 +75,7 @@ def argument(params_json: str) -> str:
         return one_line(params_json)
     texts = (
         summarise(params)
-        for summarise in (_command, _pattern, _files, _checklist, _subject, _members)
+        for summarise in (_command, _pattern, _files, _checklist, _subject, _running, _members)
     )
     text = one_line(next(filter(None, texts), ""))
     return text if is_whole else _COUNTS.sub("", text)
@@ -246,6 +246,17 @@ def _subject(params: dict[str, Any]) -> str:
     return f"{text} {extra}" if extra else text
 
 
+def _running(params: dict[str, Any]) -> str:
+    """A task or a program that runs: `task 4 completed`, `waiting for session 9245`."""
+    task = params.get("taskId", params.get("task_id"))
+    if task is not None and params.get("status"):
+        return f"task {task} {_words(str(params['status']))}"
+    # Codex 0.1 polls a program by writing nothing to it.
+    running = params.get("session_id")
+    is_poll = running is not None and not params.get("chars") and "yield_time_ms" in params
+    return f"waiting for session {running}" if is_poll else ""
+
+
 def _members(params: dict[str, Any]) -> str:
     """Names and values of a few parameters: `task id 3, status completed`."""
     members = [
@@ -324,6 +335,24 @@ def command_of(params: dict[str, Any]) -> str | None:
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         command = " ".join(command)
     return command if isinstance(command, str) else None
+
+
+_TEXT_MEMBER = re.compile(r'"(?:text|output|content)"\s*:\s*(?=")')
+
+
+def leading_text(result_json: str | None) -> str:
+    """The text of a result, of which only the beginning may have been read."""
+    value = decoded(result_json)
+    texts = list(texts_of(value))
+    if texts and value != result_json:
+        return "\n".join(texts)
+    # The JSON ends within a text.
+    member = _TEXT_MEMBER.search(result_json or "")
+    cut = (result_json or "")[member.end() :] if member else result_json or ""
+    try:
+        return str(_decode_member(_CUT_ESCAPE.sub("", cut) + '"')[0])
+    except ValueError:
+        return ""
 
 
 # Shells return `stdout` and `stderr`, Codex `output`, MCP servers a list of `content` blocks.

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from msgspec import structs
 
 from agents_ledger.model.reports.trees import Node, Subagent, Tree
+from agents_ledger.render.turn_status import turn_status
 
 BRANCHES_MAX = 12  # drawn at one turn
 LANES_MAX = 8
@@ -47,9 +48,10 @@ class TreeRow(NamedTuple):
         turn = self.node.headline.turn
         if turn.turn_type == "compaction":
             return "compaction"
-        if turn.status == "failed":
+        status = turn_status(turn)
+        if status == "failed":
             return "failed"
-        if turn.status in ("pending", "streaming"):
+        if status == "being written":
             return "live"
         return "fork" if self.forks else "turn"
 

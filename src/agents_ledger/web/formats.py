@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -12,6 +12,9 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup, escape
 
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.reports.pages import UNTITLED, name_of
+from agents_ledger.model.reports.search import Snippet
+from agents_ledger.model.sessions import Session
 from agents_ledger.model.text import humanize, sanitize
 from agents_ledger.render.summaries import fit_line
 
@@ -24,18 +27,31 @@ def age(at_ms: int) -> str:
     return humanize.age(at_ms, now_ms(), "")
 
 
-def iso(at_ms: int) -> str:
-    return humanize.moment(at_ms).replace(" UTC", "Z").replace(" ", "T")
-
-
 def short_label(label: str, most: int = 28) -> str:
     return fit_line(_LONG_ID.sub(r"\1…", label), most)
+
+
+def flag(session: Session, most: int) -> str:
+    """A session as a flag in a tree: by its label, unless a program made that."""
+    if session.created_as not in ("import", "subagent"):
+        return short_label(session.label, most)
+    name = name_of(session, None)
+    return "session" if name == UNTITLED else fit_line(name, most)
 
 
 def part(text: object) -> str:
     """A text as one part of a path, percent-encoded."""
     text = str(text)
     return text if _UNRESERVED(text) else quote(text, safe="", errors="surrogatepass")
+
+
+def path_end(path: str, most: int) -> str:
+    """The end of a path, from the beginning of a folder if possible: it tells files apart."""
+    if len(path) <= most:
+        return path
+    end = path[-most:]
+    folder = end.find("/")
+    return "…" + (end[folder:] if 0 <= folder < most // 2 else end)
 
 
 def session_url(label: str, view: str = "", **query: Any) -> str:
@@ -51,8 +67,22 @@ def with_query(path: str, query: Mapping[str, Any]) -> str:
     """A path with the parameters that have a value."""
     if not query:
         return path
-    present = {name: value for name, value in query.items() if value not in (None, "", False)}
-    return f"{path}?{urlencode(present, errors='surrogatepass')}" if present else path
+    present = {name: value for name, value in query.items() if value not in (None, "", False, ())}
+    encoded = urlencode(present, doseq=True, errors="surrogatepass")
+    return f"{path}?{encoded}" if present else path
+
+
+def step_anchor(turn_id: str, snippet: Snippet) -> str:
+    """The id of the element that shows the message or call of a snippet; empty: the turn."""
+    if snippet.message_id:
+        return f"m-{snippet.message_id}"
+    return "" if snippet.sequence is None else f"c-{turn_id}-{snippet.sequence}"
+
+
+def match_url(turn_id: str, snippet: Snippet, words: Sequence[str], **query: Any) -> str:
+    """The page of a turn, which opens the message or call of a snippet and marks words in it."""
+    place = turn_url(turn_id, mark=tuple(words), step=snippet.sequence, **query)
+    return f"{place}#{part(step_anchor(turn_id, snippet))}"
 
 
 def marked(snippet: Any) -> Markup:
@@ -66,19 +96,31 @@ def marked(snippet: Any) -> Markup:
     return Markup("").join([*spans, escape(sanitize.visible(snippet.text[at:]))])
 
 
+def breakable(name: str) -> Markup:
+    """A name that is broken behind its separators where it does not fit a line."""
+    parts = re.split(r"(?<=[_.:/-])(?=[^_.:/-])", name)
+    return Markup("<wbr>").join(map(escape, parts))
+
+
 FILTERS = {
+    "breakable": breakable,
     "marked": marked,
     "age": age,
+    "clock": lambda at_ms: humanize.moment(at_ms).partition(" ")[2],
     "date": humanize.date,
-    "iso": iso,
+    "iso": humanize.iso,
     "money": humanize.money,
     "short_label": short_label,
+    "flag": flag,
     "basename": lambda path: path.rstrip("/").rpartition("/")[2],
     "tail": lambda path: "/".join(path.rsplit("/", 3)[-3:]),
     "part": part,
+    "path_end": path_end,
     "quoted": shlex.quote,
 }
 GLOBALS: dict[str, Any] = {
+    "match_url": match_url,
+    "step_anchor": step_anchor,
     "cached": lru_cache(maxsize=64),
     "session_url": session_url,
     "turn_url": turn_url,

@@ -38,7 +38,8 @@ HEADERS = (
     (
         b"content-security-policy",
         b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self';"
-        b" connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        b" connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none';"
+        b" frame-ancestors 'none'",
     ),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),

@@ -53,6 +53,7 @@ from agents_ledger.web.pages import (
     audit,
     compare,
     export,
+    files,
     forms,
     home,
     search,
@@ -92,6 +93,7 @@ PAGES = _routes(
     audit,
     import_pages,
     export,
+    files,
     forms,
     static_files,
 )

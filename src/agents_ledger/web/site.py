@@ -28,7 +28,7 @@ from agents_ledger.model.errors import NotFound, ReadOnly, Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.imports.sources import SourceFile
 from agents_ledger.model.installation import program, settings
-from agents_ledger.model.reports.pages import SessionLine, name_of
+from agents_ledger.model.reports.pages import SessionLine
 from agents_ledger.model.reports.usage import UsageBy, UsageLine, UsageReport
 from agents_ledger.model.sessions import Finding, Session, Thread
 from agents_ledger.model.turns import Turn
@@ -36,6 +36,7 @@ from agents_ledger.render.environment import new_environment
 from agents_ledger.render.tree_layout import TreeRow
 from agents_ledger.web import formats
 from agents_ledger.web.admission import SharedReads
+from agents_ledger.web.api.change_hub import ChangeHub
 from agents_ledger.web.caches import BackgroundCache, RenderCache
 from agents_ledger.web.pages import charts
 from agents_ledger.web.pages.cards import Card
@@ -94,6 +95,7 @@ class Site:
         # that no text of a conversation can contain it.
         self._csrf_mark = new_secret()
         self.shared = SharedReads()
+        self.changes = ChangeHub(ledger)
         self._rows: dict[tuple[object, ...], tuple[object, list[TreeRow]]] = {}
         self._rows_lock = threading.Lock()
 
@@ -101,6 +103,7 @@ class Site:
     def templates(self) -> Environment:
         environment = new_environment(HERE / "templates")
         environment.filters.update(formats.FILTERS)
+        environment.filters["period_days"] = charts.period_days
         environment.globals.update(
             formats.GLOBALS, card_html=self._card, program=program.command(anywhere=True)
         )
@@ -187,11 +190,9 @@ class Site:
         label = self.pages.session_holding(turn.id)
         return self.ledger.session(label, exact=True) if label else None
 
-    def name_of(self, session: Session, thread: Thread) -> str:
+    def name_of(self, session: Session) -> str:
         """The title of a session, or else its first prompt."""
-        root = self.ledger.ancestor_at(thread.turn_id, 1) if thread.turn_id else None
-        text = self.ledger.headlines([root])[0].text if root else None
-        return name_of(session, None if text is None or text.startswith("<") else text)
+        return self.pages.session_names([session.label])[session.label].name
 
     def head_of(self, thread: Thread) -> Turn | None:
         """The last turn of a thread, without its messages."""
@@ -247,11 +248,11 @@ class Site:
 
     def _card(self, card: Card, csrf: str) -> Markup:
         # Ages are part of the key: "5 min" must become "6 min".
-        times = [card.turn.started_at, *(other.turn.started_at for other in card.siblings)]
+        ages = [formats.age(other.turn.started_at) for other in card.siblings]
         html = self.rendered.get(
-            (card.shown, [formats.age(at) for at in times]),
+            (card.shown, ages),
             lambda: self.templates.get_template("card.html").render(
-                card=card, partial=None, csrf=self._csrf_mark
+                card=card, partial=None, refused_fork=None, csrf=self._csrf_mark
             ),
         )
         return Markup(html.replace(self._csrf_mark, str(escape(csrf))))  # noqa: S704

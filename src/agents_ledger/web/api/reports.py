@@ -95,7 +95,7 @@ def get_hits(
     site: ThisSite,
     *,
     q: FromQuery[str],
-    order: FromQuery[Order] = "newest",
+    order: FromQuery[Order] = "relevance",
     limit: Limit = 20,
     after: FromQuery[str | None] = None,
 ) -> Response[Found]:

@@ -6,6 +6,7 @@ from litestar import Response, get
 from litestar.params import FromPath, FromQuery
 
 from agents_ledger.ledger.maintenance import audit
+from agents_ledger.web.pages.home import failures
 from agents_ledger.web.requests import WebRequest, decode_part
 from agents_ledger.web.site import RAW_BYTES, ThisSite
 
@@ -24,7 +25,7 @@ def audit_page(request: WebRequest, site: ThisSite, run: FromQuery[bool] = False
         meanings=audit.meanings(),
         running=running,
         permissions=report.permissions if report is not None else None,
-        failed=site.pages.failed_turns(limit=FAILED_MAX),
+        failed=failures(site.pages, FAILED_MAX),
     )
 
 

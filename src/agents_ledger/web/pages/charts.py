@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from agents_ledger.model.text.periods import UNDATED
 
@@ -13,7 +13,12 @@ WEEKS_MIN = 5
 LEVELS = 4
 DAYS = 7
 MONTH_COLUMNS = 3
-BARS_MIN = 30  # fewer bars are as wide as these
+BAR_WIDTH_MAX = 8.0  # percent of the chart
+BARS_MAX = 120
+GRID_LINES = 4
+PERIOD_TICKS = 5
+
+BarLength = Literal["day", "week", "month"]
 
 
 class HeatMapDay(NamedTuple):
@@ -72,34 +77,134 @@ def _level(count: int, most: int) -> int:
     return level
 
 
-class Bar(NamedTuple):
-    """A bar of a chart that is 100 units wide and high."""
+class Tick(NamedTuple):
+    """A mark of an axis, with its place in percent."""
+
+    at: float
+    text: str
+
+
+class BarPart(NamedTuple):
+    """A coloured part of a bar; places and sizes in percent of the chart."""
+
+    key: str
+    y: float
+    height: float
+    value: int
+    colour: int
+
+
+class StackedBar(NamedTuple):
+    """The bar of a period, bottom part first."""
 
     key: str
     x: float
     width: float
-    height: float
     value: int
+    parts: tuple[BarPart, ...]
 
 
-def bars(values: Sequence[tuple[str, int]]) -> tuple[Bar, ...]:
-    """A bar for each value; the highest fills the chart."""
-    most = max((value for _, value in values), default=0)
-    if not most:
-        return ()
-    step = 100 / max(BARS_MIN, len(values))
+class BarChart(NamedTuple):
+    """Stacked bars with the marks of both axes."""
+
+    bars: tuple[StackedBar, ...]
+    values: tuple[Tick, ...]
+    periods: tuple[Tick, ...]
+
+
+def stacked_bars(
+    periods: Sequence[str],
+    values: Mapping[str, Mapping[str, int]],
+    colours: Mapping[str, int],
+    describe: Callable[[int], str],
+) -> BarChart:
+    """A bar for each period, evenly spaced over the whole width; parts are stacked in the order of
+    the colours. `describe` writes the values of the axis."""
+    totals = {period: sum(values.get(period, {}).values()) for period in periods}
+    top = _round_up(max(totals.values(), default=0))
+    step = 100 / max(1, len(periods))
+    width = min(step * 0.8, BAR_WIDTH_MAX)
+    bars = []
+    for at, period in enumerate(periods):
+        x = at * step + (step - width) / 2
+        parts = _stack(values.get(period, {}), colours, top)
+        bars.append(StackedBar(period, round(x, 3), round(width, 3), totals[period], parts))
+    marks = [top * part // GRID_LINES for part in range(GRID_LINES + 1)]
+    ticks = tuple(Tick(round(100 - 100 * mark / top, 2), describe(mark)) for mark in marks)
+    return BarChart(tuple(bars), ticks, _period_ticks(periods, step))
+
+
+def _stack(values: Mapping[str, int], colours: Mapping[str, int], top: int) -> tuple[BarPart, ...]:
+    parts, below = [], 0
+    for key in sorted((key for key in values if values[key]), key=lambda key: colours[key]):
+        below += values[key]
+        y = round(100 - 100 * below / top, 3)
+        parts.append(BarPart(key, y, round(100 * values[key] / top, 3), values[key], colours[key]))
+    return tuple(parts)
+
+
+def _round_up(value: int) -> int:
+    """The next value that the lines of the grid divide into round figures."""
+    power = 1
+    while True:
+        for step in (4, 8, 20):
+            if step * power >= value:
+                return step * power
+        power *= 10
+
+
+def _period_ticks(periods: Sequence[str], step: float) -> tuple[Tick, ...]:
+    """At most `PERIOD_TICKS` periods, evenly spread."""
+    every = -(-len(periods) // PERIOD_TICKS) or 1
     return tuple(
-        Bar(key, round(at * step, 3), round(step * 0.8, 3), round(100 * value / most, 2), value)
-        for at, (key, value) in enumerate(values)
+        Tick(round((at + 0.5) * step, 3), period_name(period))
+        for at, period in enumerate(periods)
+        if at % every == 0
     )
 
 
-def every_day(values: Sequence[tuple[str, int]], most: int) -> list[tuple[str, int]]:
-    """The last `most` days up to the last one with a value; days without one are 0."""
-    active = {day: value for day, value in values if day > UNDATED}
-    if not active:
-        return []
-    last = date.fromisoformat(max(active))
-    length = min(most, (last - date.fromisoformat(min(active))).days + 1)
-    days = [(last - timedelta(days=ago)).isoformat() for ago in reversed(range(length))]
-    return [(day, active.get(day, 0)) for day in days]
+def period_name(period: str) -> str:
+    """A day as 3 Aug, a week by its Monday, a month as Aug 2026."""
+    if len(period) == len("2026-08"):
+        return f"{date.fromisoformat(period + '-01'):%b %Y}"
+    day = first_day(period)
+    return f"{day.day} {day:%b}"
+
+
+def first_day(period: str) -> date:
+    """The first day of a day, week or month."""
+    if "W" in period:
+        year, _, week = period.partition("-W")
+        return date.fromisocalendar(int(year), int(week), 1)
+    return date.fromisoformat(period if len(period) > len("2026-08") else period + "-01")
+
+
+def period_days(period: str) -> tuple[str, str]:
+    """The first and the last day of a day, week or month."""
+    first = last = first_day(period)
+    if "W" in period:
+        last = first + timedelta(days=DAYS - 1)
+    elif len(period) == len("2026-08"):
+        last = (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
+    return first.isoformat(), last.isoformat()
+
+
+def bar_length(first: date, last: date) -> BarLength:
+    """How long the bars are of a chart from a day to a day."""
+    days = (last - first).days + 1
+    return "day" if days <= BARS_MAX else "week" if days <= BARS_MAX * DAYS else "month"
+
+
+def every_period(first: date, last: date, by: BarLength) -> list[str]:
+    """The days, weeks or months from a day to a day."""
+    days = (first + timedelta(days=at) for at in range((last - first).days + 1))
+    return list(dict.fromkeys(_period(day, by) for day in days))
+
+
+def _period(day: date, by: BarLength) -> str:
+    if by == "day":
+        return day.isoformat()
+    if by == "month":
+        return f"{day:%Y-%m}"
+    year, week, _ = day.isocalendar()
+    return f"{year}-W{week:02}"

@@ -20,6 +20,12 @@ FILE_TYPES = {
     "json": ("json", "application/json"),
 }
 LISTED_MAX = 300
+# Of the preview, which is the exported page inside ours: nothing in it can run, submit or load.
+PREVIEW_HEADERS = {
+    "content-security-policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox",
+    "x-frame-options": "SAMEORIGIN",
+}
 
 
 @get("/share/{target:str}", sync_to_thread=True)
@@ -41,14 +47,32 @@ def export_review(
     return site.page(
         "export_review.html" if part else "export.html",
         request,
-        title="Export",
+        title="Share",
         target=key,
+        named=site.pages.session_names([key]).get(key),
         size=size,
         masked=export.masked[:LISTED_MAX],
         left_out=max(0, len(export.masked) - LISTED_MAX),
         counts=review(export.masked),
         subagents=subagents,
     )
+
+
+@get("/share/{target:str}/preview", sync_to_thread=True)
+def export_preview(
+    site: ThisSite,
+    *,
+    target: FromPath[str],
+    mask: FromQuery[bool] = True,
+    full: FromQuery[bool] = False,
+    subagents: FromQuery[bool] = True,
+) -> Response[bytes]:
+    """The page that a colleague will see, shown inside the page of the export."""
+    export = Export(
+        site.ledger, decode_part(target), "html", mask=mask, full=full, subagents=subagents
+    )
+    content = "".join(export).encode("utf-8", "backslashreplace")
+    return Response(content, media_type="text/html", headers=PREVIEW_HEADERS)
 
 
 @get("/share/{target:str}/file", sync_to_thread=True)
@@ -79,4 +103,4 @@ def export_file(
     return Response(content, media_type=kind, headers=headers)
 
 
-ROUTES = (export_review, export_file)
+ROUTES = (export_review, export_preview, export_file)

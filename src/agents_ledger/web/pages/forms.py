@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, URLEncodedBody
 from litestar.response import Redirect
 
 from agents_ledger.model.errors import Refused
-from agents_ledger.web.formats import session_url
+from agents_ledger.web.formats import session_url, turn_url
 from agents_ledger.web.requests import WebRequest, check_target, decode_part
 from agents_ledger.web.site import ThisSite
 
@@ -39,15 +39,10 @@ def set_status(site: ThisSite, label: FromPath[str], data: Form) -> Redirect:
     if status not in ("active", "archived"):
         raise Refused(f"unknown status {status!r}", "Choose active or archived.")
     session = site.ledger.archive(decode_part(label), status)  # type: ignore[arg-type]
-    return Redirect(session_url(session.label), status_code=SEE_OTHER)
-
-
-@post("/t/{turn:str}/fork", sync_to_thread=True, status_code=SEE_OTHER)
-def fork(site: ThisSite, turn: FromPath[str], data: Form) -> Redirect:
-    label = data.get("label", "").strip() or None
-    before = data.get("before") == "true"
-    session = site.ledger.fork(decode_part(turn), label=label, before=before)
-    return Redirect(session_url(session.label, forked="true"), status_code=SEE_OTHER)
+    # Undoing a fork leads back to its turn, in the session that it was forked from.
+    is_undone = "undo" in data and session.thread_id is not None
+    place = turn_url(str(session.thread_id)) if is_undone else session_url(session.label)
+    return Redirect(place, status_code=SEE_OTHER)
 
 
 @post("/s/{label:str}/undo", sync_to_thread=True, status_code=SEE_OTHER)
@@ -87,4 +82,12 @@ async def send_message(
     return Redirect(session_url(key), status_code=SEE_OTHER)
 
 
-ROUTES = (annotate, set_status, fork, undo, as_of, run_import, send_message)
+@post("/s/{label:str}/stop", status_code=SEE_OTHER, opt={"scopes": ("write", "chat")})
+async def stop_turn(site: ThisSite, label: FromPath[str], data: Form) -> Redirect:
+    """Stop the turn that the broker runs on a session; the text so far is kept."""
+    key = decode_part(label)
+    await site.required_broker().cancel(key)
+    return Redirect(session_url(key), status_code=SEE_OTHER)
+
+
+ROUTES = (annotate, set_status, undo, as_of, run_import, send_message, stop_turn)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from litestar import Response, get
+from litestar.params import FromQuery
 
 from agents_ledger.ledger.reports.pages import Pages
 from agents_ledger.ledger.reports.usage import add_up
+from agents_ledger.ledger.sessions.queue import Queue
+from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.imports.resuming import command_here, command_there
-from agents_ledger.model.reports.pages import FileLine, SessionLine, SourceFault
+from agents_ledger.model.reports.pages import FileLine, NamedSession, SessionLine, SourceFault
 from agents_ledger.model.reports.trees import Headline
 from agents_ledger.model.reports.usage import Spent
 from agents_ledger.model.text.periods import period_of
+from agents_ledger.model.turns import Turn
+from agents_ledger.render.activity import ASKING_MS, Activity, activity, written_tokens
+from agents_ledger.render.turn_status import turn_status
 from agents_ledger.web.requests import WebRequest
 from agents_ledger.web.site import Site, ThisSite
 
@@ -31,7 +37,11 @@ def home(request: WebRequest, site: ThisSite) -> Response[str]:
         request,
         title="Home",
         lines=lines,
+        is_demonstration=bool(lines) and all(line.session.origin == "demo" for line in lines),
+        running=running_turns(site, request),
+        running_of="",
         commands={line.session.label: _command(line) for line in lines},
+        costs=site.ledger.session_usage(line.session.label for line in lines),
         spans=_spans(site),
         heat=site.heat_map(),
         counting=site.days() is None,
@@ -43,6 +53,67 @@ def home(request: WebRequest, site: ThisSite) -> Response[str]:
         importing=site.imports.status,
         import_failure=site.imports.failure,
     )
+
+
+class RunningTurn(NamedTuple):
+    """A turn that an agent is writing, here or in a log of its own."""
+
+    session: NamedSession
+    turn: Turn
+    prompt: str
+    activity: Activity
+    elapsed_ms: int
+    tokens_so_far: int  # estimated while the turn has no total
+    can_stop: bool
+
+
+def running_turns(site: Site, request: WebRequest, label: str | None = None) -> list[RunningTurn]:
+    """What agents are doing now, of one session or of all; reads as many turns as there are."""
+    now = site.now()
+    live = [(turn_id, label, now) for turn_id, label, _ in site.pages.live_progress(label)]
+    growing = site.pages.growing_sessions(now - ASKING_MS, label)
+    names = site.pages.session_names(label for _, label, _ in (*live, *growing))
+    stoppable = _stoppable(site, request) if live else frozenset()
+    lines = []
+    for turn_id, session, at in (*live, *growing):
+        try:
+            turn = site.ledger.get_turn(turn_id)
+            partial = site.ledger.partial_text(turn_id) if at == now else ""
+        except LedgerError:  # it has just ended
+            continue
+        doing = activity(turn, max(0, now - at))
+        if doing is None or session not in names:
+            continue
+        prompt = next((message.content for message in turn.query if message.content), "")
+        lines.append(
+            RunningTurn(
+                names[session],
+                turn,
+                prompt or "",
+                doing,
+                max(0, now - turn.started_at),
+                turn.total_tokens or written_tokens(turn, partial),
+                turn_id in stoppable,
+            )
+        )
+    return lines
+
+
+def _stoppable(site: Site, request: WebRequest) -> frozenset[str | None]:
+    """The turns that the broker runs, if the reader may stop them."""
+    token = request.scope["state"]["token"]
+    if site.broker is None or not (token.may("chat") or token.may("write")):
+        return frozenset()
+    return frozenset(entry.turn_id for entry in Queue(site.ledger).entries())
+
+
+@get("/running", sync_to_thread=True)
+def running_fragment(
+    request: WebRequest, site: ThisSite, session: FromQuery[str] = ""
+) -> Response[str]:
+    """The turns that agents are writing now, of one session or of all."""
+    running = running_turns(site, request, session or None)
+    return site.page("running.html", request, running=running, running_of=session)
 
 
 class RecentActivity(NamedTuple):
@@ -58,11 +129,17 @@ def _recent(pages: Pages) -> RecentActivity:
     # One snapshot: the lists agree, and one transaction is faster than four.
     with pages.snapshot():
         return RecentActivity(
-            pages.session_lines(limit=RECENT),
-            pages.failed_turns(limit=FAILED),
+            tuple(line for line in pages.session_lines(limit=2 * RECENT) if line.depth)[:RECENT],
+            failures(pages, FAILED),
             pages.source_faults(limit=1),
             pages.recent_files(limit=FILES),
         )
+
+
+def failures(pages: Pages, most: int) -> tuple[Headline, ...]:
+    """The latest failed turns. Those that a person interrupted need no attention."""
+    lines = pages.failed_turns(limit=most * 5)
+    return tuple(line for line in lines if turn_status(line.turn) == "failed")[:most]
 
 
 def _command(line: SessionLine) -> str:
@@ -83,4 +160,4 @@ def _spans(site: Site) -> list[tuple[str, Spent]]:
     return [(f"Last active {day.key}", day.spent) for day in days[-1:]]
 
 
-ROUTES = (home,)
+ROUTES = (home, running_fragment)

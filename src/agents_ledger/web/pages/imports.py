@@ -10,6 +10,7 @@ from agents_ledger.web.requests import WebRequest, decode_part
 from agents_ledger.web.site import ThisSite
 
 PER_PAGE = 50
+EXPIRING_MAX = 100  # of one agent
 
 
 @get("/imports", sync_to_thread=True)
@@ -20,10 +21,12 @@ def imports_page(request: WebRequest, site: ThisSite, before: FromQuery[str] = "
         request,
         title="Imports",
         runs=runs[:PER_PAGE],
+        before=before,
         older=runs[PER_PAGE - 1].id if len(runs) > PER_PAGE else None,
         faults=site.pages.source_faults(limit=PER_PAGE),
         faults_max=PER_PAGE,
         sources=site.sources(),
+        expiring_max=EXPIRING_MAX,
         importing=site.imports.status,
         import_failure=site.imports.failure,
     )

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from litestar import Response, get
 from litestar.params import FromPath, FromQuery
 
+from agents_ledger.model.reports.pages import SessionLine
+from agents_ledger.model.reports.usage import SessionUsage
 from agents_ledger.model.sessions import Session
+from agents_ledger.web.pages.home import running_turns
 from agents_ledger.web.requests import WebRequest, decode_part
 from agents_ledger.web.site import ThisSite
 
 PER_PAGE = 50
 DAY_MS = 86_400_000
 DIGITS_MAX = 18
+SORTED_MAX = 500  # the latest sessions: only these are read to be sorted
+SORTS = ("name", "project", "turns", "tokens", "cost")
 STATUSES = ("active", "archived", "deleted")
 
 
@@ -30,8 +38,10 @@ def sessions_page(
     days: FromQuery[int] = 0,
     starred: FromQuery[bool] = False,
     subagents: FromQuery[bool] = False,
+    sort: FromQuery[str] = "",
     after: FromQuery[str] = "",
 ) -> Response[str]:
+    sort = sort if sort in SORTS else ""
     lines = site.session_lines(
         status=status if status in STATUSES else None,
         origin=origin or None,
@@ -42,27 +52,58 @@ def sessions_page(
         since=max(0, since, site.now() - days * DAY_MS if days > 0 else 0),
         starred=starred,
         subagents=subagents,
-        limit=PER_PAGE + 1,
-        after=_after(after),
+        limit=SORTED_MAX if sort else PER_PAGE + 1,
+        after=None if sort else _after(after),
     )
+    # Costs are computed from the prices of today, so those of all lines are needed to sort by them.
+    costs = site.ledger.session_usage(line.session.label for line in lines) if sort else {}
+    if sort:
+        lines = _sorted(lines, sort, costs)
     filters = {
         "q": q, "origin": origin, "project": project, "persona": persona, "model": model,
         "status": "" if status == "active" else status, "since": since or "",
         "days": days or "",
         "starred": "true" if starred else "", "subagents": "true" if subagents else "",
     }  # fmt: skip
-    has_more = len(lines) > PER_PAGE
+    has_filters = any(filters.values())
+    filters["sort"] = sort
+    has_more = len(lines) > PER_PAGE and not sort
     lines = lines[:PER_PAGE]
     return site.page(
         "sessions.html",
         request,
         title="Sessions",
         lines=lines,
+        running=running_turns(site, request),
+        running_of="",
         commands=None,
+        costs=costs or site.ledger.session_usage(line.session.label for line in lines),
+        sorted_max=SORTED_MAX,
+        has_filters=has_filters,
         filters=filters,
+        after=after,
         choices=site.choices(),
         next_after=_cursor(lines[-1].session) if has_more else "",
     )
+
+
+def _sorted(
+    lines: tuple[SessionLine, ...], sort: str, costs: Mapping[str, SessionUsage]
+) -> tuple[SessionLine, ...]:
+    """The largest first, or by name; those of equal value stay in the order of their last turn."""
+
+    def cost(line: SessionLine) -> int:
+        usage = costs.get(line.session.label)
+        return (usage.total.cost_microdollars or 0) if usage else 0
+
+    keys: dict[str, Callable[[SessionLine], Any]] = {
+        "name": lambda line: line.name.casefold(),
+        "project": lambda line: (not line.workspace_path, line.workspace_path or ""),
+        "turns": lambda line: -line.depth,
+        "tokens": lambda line: -line.total_tokens,
+        "cost": lambda line: -cost(line),
+    }
+    return tuple(sorted(lines, key=keys[sort]))
 
 
 def _after(cursor: str) -> Session | None:
@@ -87,7 +128,7 @@ def history_page(
     return site.page(
         "history.html",
         request,
-        title=f"History of {site.name_of(session, site.ledger.thread(session.label, last=0))}",
+        title=f"History of {site.name_of(session)}",
         session=session,
         moves=moves[:PER_PAGE],
         older=moves[PER_PAGE - 1].cursor if len(moves) > PER_PAGE else None,

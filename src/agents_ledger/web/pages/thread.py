@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from litestar import Response, get
+from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery
+from litestar.response import Redirect
 
-from agents_ledger.model.errors import LedgerError, NotFound
+from agents_ledger.importers.discovery import this_home
+from agents_ledger.importers.survey import is_gone
+from agents_ledger.model.errors import Conflict, LedgerError, NotFound, Refused
 from agents_ledger.model.imports.resuming import command_here, command_there
-from agents_ledger.model.sessions import Session
+from agents_ledger.model.reports.pages import NamedSession
+from agents_ledger.model.sessions import Session, Thread
 from agents_ledger.model.turns import SEALED, Turn
-from agents_ledger.web.pages.cards import Card, CardWindow, card_of, cards_upto
-from agents_ledger.web.pages.tree import rail
+from agents_ledger.render.tree_layout import TreeRow
+from agents_ledger.web.errors import problem_of
+from agents_ledger.web.formats import session_url
+from agents_ledger.web.pages.cards import Card, CardWindow, card_of, cards_upto, with_running_calls
+from agents_ledger.web.pages.forms import SEE_OTHER, Form
+from agents_ledger.web.pages.home import running_turns
+from agents_ledger.web.pages.tree import heads_of, rail
 from agents_ledger.web.pages.turn import inspect
 from agents_ledger.web.requests import WebRequest, decode_part
 from agents_ledger.web.site import Site, ThisSite
 
+SWITCHER_MAX = 40
 BELOW = 10  # turns below the requested one
 
 
@@ -29,6 +39,14 @@ class ThreadView(NamedTuple):
     at: str = ""
     forked: bool = False
     whole: bool = False
+
+
+class RefusedFork(NamedTuple):
+    """A fork that was not made, for the form that asked for it."""
+
+    turn_id: str
+    label: str
+    error: LedgerError
 
 
 @get("/s/{label:str}", sync_to_thread=True)
@@ -53,7 +71,7 @@ def session_page(
                     f"session {session.label!r} had no turns at that time", "See its history."
                 )
         view = ThreadView(upto=upto, chosen=turn, tab=tab, at=at, forked=forked)
-        values = _thread_values(site, session, target, view)
+        values = _thread_values(site, request, session, target, view)
     return _thread_page(site, request, values)
 
 
@@ -67,44 +85,129 @@ def turn_page(
     alone: FromQuery[bool] = False,
     whole: FromQuery[bool] = False,
 ) -> Response[str]:
+    view = ThreadView(tab=tab, whole=whole)
+    return _thread_page(site, request, _around(site, request, decode_part(turn), view, alone=alone))
+
+
+@post("/t/{turn:str}/fork", sync_to_thread=True, status_code=SEE_OTHER)
+def fork(
+    request: WebRequest, site: ThisSite, turn: FromPath[str], data: Form
+) -> Response[Any] | Redirect:
+    """Fork at a turn. If the ledger refuses, the form is shown again with the reason."""
+    turn_id, label = decode_part(turn), data.get("label", "").strip()
+    try:
+        session = site.ledger.fork(
+            turn_id, label=label or None, before=data.get("before") == "true"
+        )
+    except (Conflict, Refused) as error:
+        values = _around(site, request, turn_id, ThreadView())
+        refused = RefusedFork(values["inspector"]["turn"].id, label, error)
+        status, _ = problem_of(error)
+        return _thread_page(site, request, values, status=status, refused_fork=refused)
+    return Redirect(session_url(session.label, forked="true"), status_code=SEE_OTHER)
+
+
+def _around(
+    site: Site, request: WebRequest, turn_id: str, view: ThreadView, *, alone: bool = False
+) -> dict[str, Any]:
+    """The page of a turn, in the latest session that contains it."""
     with site.pages.snapshot():
-        chosen = site.ledger.get_turn(decode_part(turn))
+        chosen = site.ledger.get_turn(turn_id)
         session = None if alone else site.session_of(chosen)
-        view = ThreadView(chosen=chosen.id, tab=tab, whole=whole)
+        view = view._replace(chosen=chosen.id)
         if session is None:
-            values = _thread_values(site, None, chosen.id, view)
-        else:
-            view = view._replace(upto=chosen.depth + BELOW)
-            values = _thread_values(site, session, session.label, view)
-    return _thread_page(site, request, values)
+            return _thread_values(site, request, None, chosen.id, view)
+        view = view._replace(upto=chosen.depth + BELOW)
+        values = _thread_values(site, request, session, session.label, view)
+        # Large turns below may leave no room for it.
+        if values["window"].first_depth > chosen.depth:
+            view = view._replace(upto=chosen.depth)
+            values = _thread_values(site, request, session, session.label, view)
+        return values
 
 
-def _thread_page(site: Site, request: WebRequest, values: dict[str, Any]) -> Response[str]:
+def _thread_page(
+    site: Site,
+    request: WebRequest,
+    values: dict[str, Any],
+    *,
+    status: int = 200,
+    refused_fork: RefusedFork | None = None,
+) -> Response[str]:
     can_chat = site.broker is not None and request.scope["state"]["token"].may("chat")
-    return site.page("thread.html", request, can_chat=can_chat, **values)
+    values |= {"can_chat": can_chat, "refused_fork": refused_fork}
+    return site.page("thread.html", request, status=status, **values)
 
 
 def _thread_values(
-    site: Site, session: Session | None, target: str, view: ThreadView
+    site: Site, request: WebRequest, session: Session | None, target: str, view: ThreadView
 ) -> dict[str, Any]:
     thread = site.ledger.thread(target, last=0)
-    window = cards_upto(site.pages, target, thread.depth, view.upto or thread.depth)
+    window = cards_upto(site.ledger, target, thread.depth, view.upto or thread.depth)
+    running = running_turns(site, request, session.label) if session else []
+    window = with_running_calls(window, [line.turn for line in running])
     live = live_cards(site, session) if session and window.last_depth == thread.depth else ()
     card = _chosen(window, view.chosen)
     inspector = inspect(site, card.turn, view.tab, whole=view.whole) if card else None
+    rows = rail(site, thread)
     return dict(
-        title=site.name_of(session, thread) if session else f"Turn {thread.turn_id}",
         session=session,
         thread=thread,
         window=window,
         live=live,
-        rows=rail(site, thread),
+        running=running,
+        running_of=session.label if session else "",
+        rows=rows,
         inspector=inspector,
         at=view.at,
         forked=view.forked,
-        commands=commands_of(session, site.head_of(thread)) if session else (),
         is_tail=window.last_depth >= thread.depth,
+        **_head_values(site, session, thread, rows),
     )
+
+
+def _head_values(
+    site: Site, session: Session | None, thread: Thread, rows: list[TreeRow]
+) -> dict[str, Any]:
+    tree_sessions = _tree_sessions(rows, session)
+    names = _names(site, session, tree_sessions)
+    return dict(
+        title=names[session.label].name if session else _title_of_turn(site, thread),
+        tree_sessions=tree_sessions,
+        names=names,
+        usage=site.ledger.session_usage([session.label]).get(session.label) if session else None,
+        commands=commands_of(session, site.head_of(thread)) if session else (),
+        is_gone=bool(session and session.created_as == "import" and _is_gone(site, thread.turn_id)),
+    )
+
+
+def _is_gone(site: Site, turn_id: str | None) -> bool:
+    files = site.pages.files_of_turn(turn_id) if turn_id else ()
+    return bool(files) and all(is_gone(this_home(), file) for file in files)
+
+
+def _names(
+    site: Site, session: Session | None, tree_sessions: list[Session]
+) -> dict[str, NamedSession]:
+    """The names of the sessions in the header of a thread."""
+    labels = [other.label for other in tree_sessions[:SWITCHER_MAX]]
+    if session:
+        labels += [session.label, *filter(None, [session.parent_session_label])]
+    return site.pages.session_names(labels) if labels else {}
+
+
+def _title_of_turn(site: Site, thread: Thread) -> str:
+    text = site.ledger.headlines([str(thread.turn_id)])[0].text
+    return text or f"Turn {thread.depth}"
+
+
+def _tree_sessions(rows: list[TreeRow], session: Session | None) -> list[Session]:
+    """The sessions of a tree, latest first: a thread can be left for another from its header."""
+    heads = {head.session.label: head.session for head in heads_of(rows)}
+    if session:
+        heads[session.label] = session
+    present = [head for head in heads.values() if head.status != "deleted"]
+    return sorted(present, key=lambda head: (-head.updated_at, head.label))
 
 
 def commands_of(session: Session, turn: Turn | None) -> list[tuple[str, str]]:
@@ -134,17 +237,31 @@ def live_cards(site: Site, session: Session) -> tuple[tuple[Card, str], ...]:
         except LedgerError:  # it has just ended
             continue
         if turn.status not in SEALED:
-            cards.append((card_of(turn), partial))
+            cards.append((card_of(site.ledger, turn), partial))
     return tuple(cards)
+
+
+@get("/s/{label:str}/head", sync_to_thread=True)
+def head_fragment(request: WebRequest, site: ThisSite, label: FromPath[str]) -> Response[str]:
+    """The header and the tree of a thread's page, as they are now."""
+    with site.pages.snapshot():
+        session = site.ledger.session(decode_part(label))
+        thread = site.ledger.thread(session.label, last=0)
+        rows = rail(site, thread)
+        values = _head_values(site, session, thread, rows)
+    return site.page(
+        "thread_head.html", request, rows=rows, session=session, thread=thread, **values
+    )
 
 
 @get("/s/{label:str}/cards", sync_to_thread=True)
 def cards_fragment(
-    request: WebRequest, site: ThisSite, label: FromPath[str], upto: FromQuery[int]
+    request: WebRequest, site: ThisSite, label: FromPath[str], upto: FromQuery[int | None] = None
 ) -> Response[str]:
+    """Cards of a thread up to a depth, for its own page or that of the session that spawned it."""
     session = site.ledger.session(decode_part(label))
     thread = site.ledger.thread(session.label, last=0)
-    window = cards_upto(site.pages, session.label, thread.depth, upto)
+    window = cards_upto(site.ledger, session.label, thread.depth, upto or thread.depth)
     return site.page("cards.html", request, window=window, live=())
 
 
@@ -154,10 +271,14 @@ def news_fragment(
 ) -> Response[str]:
     session = site.ledger.session(decode_part(label))
     thread = site.ledger.thread(session.label, last=0)
-    window = cards_upto(site.pages, session.label, thread.depth, thread.depth)
-    new = tuple(card for card in window.cards if card.turn.depth > after)
-    window = window._replace(cards=new)
-    return site.page("cards.html", request, window=window, live=live_cards(site, session))
+    window = cards_upto(site.ledger, session.label, thread.depth, thread.depth, below=max(0, after))
+    running = [line.turn for line in running_turns(site, request, session.label)]
+    return site.page(
+        "cards.html",
+        request,
+        window=with_running_calls(window, running),
+        live=live_cards(site, session),
+    )
 
 
-ROUTES = (session_page, turn_page, cards_fragment, news_fragment)
+ROUTES = (session_page, turn_page, fork, head_fragment, cards_fragment, news_fragment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, NamedTuple
 
 from litestar import Response, get
@@ -33,6 +34,22 @@ class TreeView(NamedTuple):
 def rail(site: Site, thread: Thread) -> list[TreeRow]:
     """The tree at the end of a thread, for the side of its page."""
     return tree_rows(site, thread, TreeView(), RAIL_ROWS)
+
+
+class Head(NamedTuple):
+    """A session whose head is in a tree, with the prompt there."""
+
+    session: Session
+    prompt: str | None
+
+
+def heads_of(rows: Iterable[TreeRow]) -> list[Head]:
+    return [
+        Head(session, row.node.headline.text)
+        for row in rows
+        if row.node
+        for session in row.node.heads
+    ]
 
 
 def tree_rows(site: Site, thread: Thread, view: TreeView, rows_max: int) -> list[TreeRow]:
@@ -105,7 +122,7 @@ def _tree_page(
 ) -> Response[str]:
     with site.pages.snapshot():
         thread = site.ledger.thread(target, last=0)
-        name = site.name_of(session, thread) if session else thread.turn_id
+        name = site.name_of(session) if session else f"turn {thread.depth}"
         rows = tree_rows(site, thread, view, TREE_ROWS)
     return site.page(
         "tree.html",

@@ -16,6 +16,7 @@ from agents_ledger.model.errors import NotFound
 from agents_ledger.model.files.file_tools import decoded
 from agents_ledger.model.turns import ToolCall, Turn
 from agents_ledger.render import bodies
+from agents_ledger.render.timeline import timeline_of
 from agents_ledger.web.pages.cards import card_of
 from agents_ledger.web.requests import WebRequest, decode_part
 from agents_ledger.web.site import Site, ThisSite
@@ -28,8 +29,12 @@ def inspect(site: Site, turn: Turn, tab: str, *, whole: bool = False) -> dict[st
     """The values of the inspector; `whole` assembles a context however large it is."""
     tab = tab if tab in TABS else "overview"
     values: dict[str, Any] = {"tab": tab, "tabs": TABS, "turn": turn}
+    if tab == "overview":
+        values["spent"] = site.ledger.turn_usage([turn.id]).get(turn.id)
     if tab in ("tools", "files"):
         values["turn"] = site.ledger.get_turn(turn.id)
+    if tab == "tools":
+        values["timeline"] = timeline_of(values["turn"])
     if tab == "files":
         values["files"] = _files(values["turn"])
     if tab == "context":
@@ -150,7 +155,7 @@ def steps_page(
         request,
         title=f"Steps of turn {whole.depth}",
         turn=whole,
-        card=card_of(page),
+        card=card_of(site.ledger, page),
         last=steps[PER_PAGE - 1].sequence if len(steps) > PER_PAGE else None,
     )
 

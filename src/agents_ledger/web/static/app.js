@@ -1,19 +1,26 @@
 // Enhancements of the pages, which also work without scripts.
 
-import { wireCopy, wireReload, wireTheme } from "./dom.js";
+import { wireCopy, wireTheme } from "./dom.js";
 import { wireKeys } from "./keys.js";
 import { wirePalette } from "./palette.js";
+import { wireSearch } from "./search.js";
+import { wireShare } from "./share.js";
 import { wireThread } from "./thread.js";
-import { wireLive } from "./live.js";
+import { wireChat, wireLive } from "./live.js";
+import { wireFind } from "./find.js";
 import { wireReplay } from "./replay.js";
-import { wireChat } from "./chat.js";
+import { wireTimes } from "./times.js";
+import { wireUpdates } from "./updates.js";
 
 wireCopy();
 wireTheme();
-wireReload();
+wireTimes();
 const thread = wireThread();
 const replay = wireReplay(thread);
 wirePalette(thread, replay);
 wireLive(thread);
 wireChat(thread);
-wireKeys(thread, replay);
+wireSearch();
+wireShare();
+wireKeys(thread, replay, wireFind(thread));
+wireUpdates();

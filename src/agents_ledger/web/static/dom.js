@@ -1,7 +1,5 @@
 // Elements, fragments, messages, the clipboard and the theme: what all pages share.
 
-const RELOAD_MS = 2500;
-
 export const $ = (selector, within = document) => within.querySelector(selector);
 export const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
 
@@ -56,25 +54,6 @@ export function wireCopy() {
     const button = event.target.closest("[data-copy]");
     if (button) copy(button.dataset.copy);
   });
-}
-
-/** Reload a page that shows work in progress; only the part that shows it, if there is one. */
-export function wireReload() {
-  const waiting = $("[data-reload]");
-  const part = waiting?.closest("[data-part]");
-  if (part) setTimeout(() => refresh(part, waiting.dataset.reload), RELOAD_MS);
-  else if (waiting) setTimeout(() => location.replace(waiting.dataset.reload), RELOAD_MS);
-}
-
-async function refresh(part, url) {
-  // Not under the hands of a reader.
-  if (!part.contains(document.activeElement)) {
-    try {
-      const page = create("div", {}, ...(await fragment(url)));
-      part.replaceWith($(`#${part.id}`, page));
-    } catch { /* the server may be busy: the next time tries again */ }
-  }
-  wireReload();
 }
 
 export function toggleTheme() {

@@ -1,12 +1,16 @@
 // Keyboard shortcuts: everything can be reached without a mouse.
 
 import { $, $$, create } from "./dom.js";
+import { markToCompare, marked } from "./marks.js";
 import { openPalette } from "./palette.js";
 
 const CALLS_OPENED_MAX = 20;
 const HELP = [
-  ["/  Ctrl K", "find anything"],
-  ["j  k", "next, previous turn"],
+  ["Ctrl K", "find anything"],
+  ["/", "find in this session; elsewhere: find anything"],
+  ["n  N", "next, previous match"],
+  ["j  k", "next, previous turn; in lists: the next, previous line"],
+  ["Enter", "open the line"],
   ["J  K", "next, previous prompt"],
   ["]  [", "next, previous session"],
   ["1 2 3 4", "prompts, conversation, tools, everything"],
@@ -14,11 +18,11 @@ const HELP = [
   ["o", "open or close the tool calls of a turn"],
   ["t", "the whole tree"],
   [".", "inspector on or off"],
-  ["x", "mark a turn; mark two to compare them"],
+  ["x", "mark a turn or a session; mark two to compare them"],
   ["f", "fork from this turn"],
   ["c", "copy the messages of this turn"],
   ["Space", "replay: play or pause"],
-  ["g h, g s, g u", "go home, to sessions, to usage"],
+  ["g h, g s, g q, g u", "go home, to sessions, search, usage"],
   ["g f, g t, g a, g i", "files, tools, audit, imports"],
   ["Esc", "close one thing"],
 ];
@@ -33,7 +37,7 @@ const PLACES = {
   q: "/search",
 };
 
-export function wireKeys(thread, replay) {
+export function wireKeys(thread, replay, find) {
   let going = false;
   $('[data-do="help"]')?.addEventListener("click", help);
   wireTrees();
@@ -58,18 +62,19 @@ export function wireKeys(thread, replay) {
       setTimeout(() => { going = false; }, 1200);
       return;
     }
-    const act = keys(thread, replay)[event.key];
+    const act = keys(thread, replay, find)[event.key];
     if (!act || (event.key === " " && event.target.closest("button, summary, a, input"))) return;
     event.preventDefault();
     act();
   });
 }
 
-function keys(thread, replay) {
+function keys(thread, replay, find) {
   const any = { "/": openPalette, "?": help };
-  if (!thread) return any;
+  if (!thread) return { ...any, j: () => stepLine(1), k: () => stepLine(-1), n: () => stepLine(1), N: () => stepLine(-1), x: markLine };
   return {
     ...any,
+    ...find && { "/": () => find.open(), n: () => find.step(1), N: () => find.step(-1) },
     j: () => thread.step(1),
     k: () => thread.step(-1),
     J: () => thread.step(1, { prompts: true }),
@@ -89,6 +94,34 @@ function keys(thread, replay) {
     o: () => toggleCalls(thread.at ?? thread.all.at(-1)),
     " ": () => replay?.toggle(),
   };
+}
+
+// The lines of a list: a row of a table, a hit, a point of a list; in this order of importance.
+const LISTS = ["table.sessions tbody tr", ".hit", "table tbody tr", "main li"];
+
+/** The first link of each line of the page's list. */
+function lines() {
+  const selector = LISTS.find((each) => $$(each).some((line) => $("a[href]", line)));
+  return selector ? $$(selector).map((line) => $("a[href]", line)).filter((link) => link?.checkVisibility()) : [];
+}
+
+function stepLine(by) {
+  const links = lines();
+  const at = links.findIndex((link) => link === document.activeElement);
+  const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : Math.max(0, Math.min(links.length - 1, at + by))];
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+
+/** Mark the session or the turn of a line to compare it. */
+function markLine() {
+  const link = document.activeElement;
+  const target = link.matches?.("a[href]") && /^\/[st]\/([^/]+)$/.exec(link.pathname);
+  if (target) markToCompare(decodeURIComponent(target[1]));
+  for (const line of lines()) {
+    const label = /^\/[st]\/([^/]+)$/.exec(line.pathname)?.[1];
+    line.closest("tr, .hit, li").classList.toggle("picked", Boolean(label) && decodeURIComponent(label) === marked());
+  }
 }
 
 function openFork(card) {

@@ -1,17 +1,21 @@
-// New turns appear below while a page is open; what is being read never moves.
+// New turns appear below while the page of a thread is open, and a turn changes while it is written.
+// A message can be sent to the session.
+// What is being read never moves, unless the reader follows the end.
 
-import { $, $$, create, fragment } from "./dom.js";
+import { $, $$, announce, create, csrf, fragment } from "./dom.js";
+import { morph } from "./morph.js";
+import { onChange } from "./updates.js";
 
 export function wireLive(thread) {
   if (!thread || thread.root.dataset.tail !== "true" || !thread.root.dataset.session) return;
   const live = new Live(thread);
-  const label = encodeURIComponent(thread.root.dataset.session);
-  const source = new EventSource(`/api/v1/changes?session=${label}`);
-  source.addEventListener("move", () => live.fetchNews());
-  source.addEventListener("live", (event) => live.wrote(JSON.parse(event.data)));
-  source.addEventListener("sealed", () => live.fetchNews());
-  addEventListener("pagehide", () => source.close());
-  document.body.dataset.live = "on";
+  const label = thread.root.dataset.session;
+  onChange((kind, change) => {
+    if (kind !== "shown" && change.session_label !== label) return;
+    live.fetchNews();
+    live.inspect(kind, change);
+  });
+  live.wireFollow();
 }
 
 class Live {
@@ -19,6 +23,7 @@ class Live {
     this.thread = thread;
     this.seen = Number(thread.root.dataset.depth);
     this.fresh = 0;
+    this.follows = false;
   }
 
   /** Fetch the turns below the last one; once more if a change arrived meanwhile. */
@@ -29,7 +34,7 @@ class Live {
     }
     this.busy = true;
     try {
-      const parts = await fragment(`${this.thread.root.dataset.url}/news?after=${this.seen}`);
+      const parts = await fragment(`${this.thread.root.dataset.url}/news?after=${Math.max(0, this.seen - 1)}`);
       this.show(create("div", {}, ...parts));
     } catch { /* the next change tries again */ }
     this.busy = false;
@@ -43,32 +48,38 @@ class Live {
     const cards = $$("article.card", news);
     const there = this.thread.cards;
     for (const card of $$("article.card.live", there))
-      if (!cards.some((other) => other.id === card.id && other.classList.contains("live"))) card.remove();
+      if (!cards.some((other) => other.id === card.id)) card.remove();
     for (const card of cards) {
       const old = document.getElementById(card.id);
-      if (old) {
-        old.replaceWith(card);
-        continue;
-      }
-      if (!this.fresh) this.boundary();
-      if (!card.classList.contains("live")) this.fresh += 1;
-      there.append(card);
+      const isNew = !card.classList.contains("live") && (!old || old.classList.contains("live"));
+      if (isNew && !this.fresh) this.boundary(old);
+      if (isNew) this.fresh += 1;
+      if (old) morph(old, card);
+      else there.append(card);
     }
     const depths = $$("article.card:not(.live)", there).map((card) => Number(card.dataset.depth));
     this.seen = Math.max(this.seen, ...depths);
+    if (this.follows) this.scroll();
     this.pill();
   }
 
-  boundary() {
+  /** Refresh the inspector if its turn has a new step or has ended. */
+  inspect(kind, change) {
+    const inspected = $("[data-inspected]")?.dataset.inspected;
+    if (inspected !== change.turn_id || (kind === "live" && this.steps === change.steps)) return;
+    this.steps = change.steps;
+    this.thread.inspect(inspected);
+  }
+
+  boundary(before) {
     $(".unread")?.remove();
-    this.thread.cards.append(create("p", { className: "unread" }, "New since you opened this page"));
+    this.thread.cards.insertBefore(create("p", { className: "unread" }, "New since you opened this page"), before);
   }
 
   pill() {
-    if (!this.fresh) return;
     const end = $("#tail").getBoundingClientRect();
     let pill = $(".pill");
-    if (end.top < innerHeight) {
+    if (!this.fresh || this.follows || end.top < innerHeight) {
       pill?.remove();
       return;
     }
@@ -82,14 +93,67 @@ class Live {
     document.body.append(pill);
   }
 
-  /** A turn is being written: show its text, or fetch the turn if it is not on the page. */
-  wrote(news) {
-    const partial = $$("[data-partial]").find((element) => element.dataset.partial === news.turn_id);
-    if (!partial || Number(partial.dataset.steps ?? news.steps) !== news.steps) {
-      this.fetchNews();
-      return;
-    }
-    partial.dataset.steps = news.steps;
-    $(".text-body", partial).textContent = news.text;
+  /** Links to a running turn end with #follow: the page stays at its end until the reader scrolls up. */
+  wireFollow() {
+    document.addEventListener("click", (event) => {
+      if (!event.target.closest('[data-do="follow"]')) return;
+      event.preventDefault();
+      this.follow(!this.follows);
+    });
+    addEventListener("wheel", (event) => { if (event.deltaY < 0) this.follow(false); }, { passive: true });
+    addEventListener("keydown", (event) => { if (["ArrowUp", "PageUp", "Home"].includes(event.key)) this.follow(false); });
+    document.addEventListener("updated", () => this.showFollow());
+    if (location.hash === "#follow") this.follow(true);
   }
+
+  follow(on) {
+    if (this.follows === on) return;
+    this.follows = on;
+    announce(on ? "Following the end of the thread" : "No longer following");
+    this.showFollow();
+    if (on) this.scroll();
+  }
+
+  showFollow() {
+    for (const button of $$('[data-do="follow"]')) button.setAttribute("aria-pressed", String(this.follows));
+  }
+
+  scroll() {
+    this.fresh = 0;
+    $("#tail").scrollIntoView({ block: "end", behavior: "instant" });
+  }
+}
+
+export function wireChat(thread) {
+  const form = $("form.chat");
+  if (!form || !thread) return;
+  const area = $("textarea", form);
+  area.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  });
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const text = area.value.trim();
+    if (!text) return;
+    const button = $("button", form);
+    button.disabled = true;
+    try {
+      const answer = await fetch(form.action, {
+        method: "POST",
+        headers: {
+          "Content-Type": "application/x-www-form-urlencoded",
+          "X-CSRF-Token": csrf(),
+          Accept: "application/json",
+        },
+        body: new URLSearchParams({ text }),
+        redirect: "manual",
+      });
+      if (answer.ok || answer.type === "opaqueredirect") area.value = "";
+      else announce("The message could not be sent");
+    } catch {
+      announce("The message could not be sent");
+    }
+    button.disabled = false;
+    area.focus();
+  });
 }

@@ -1,6 +1,7 @@
 // The palette finds sessions, turns, files, pages and commands while typing.
 
 import { $, $$, create, fragment, toggleTheme } from "./dom.js";
+import { morphChildren } from "./morph.js";
 
 let dialog;
 let pending;
@@ -21,7 +22,7 @@ export function wirePalette(thread, replay) {
       ["With tools", "3", () => thread.zoom("3")],
       ["Everything", "4", () => thread.zoom("4")],
       ["Whole tree", "t", () => press("t")],
-      ["Export this thread", "", () => $('.tools a[href^="/share/"]')?.click()],
+      ["Share this thread", "", () => $('.tools a[href^="/share/"]')?.click()],
     ] : []),
   ];
   const box = $(".find input");
@@ -61,6 +62,7 @@ function build() {
   palette.addEventListener("keydown", (event) => move(event, list));
   form.addEventListener("submit", (event) => event.preventDefault());
   palette.addEventListener("click", (event) => { if (event.target === palette) palette.close(); });
+  list.addEventListener("click", runCommand);
   document.body.append(palette);
   return palette;
 }
@@ -70,12 +72,12 @@ async function ask(text) {
   pending = new AbortController();
   const list = $("#palette-list");
   try {
-    list.replaceChildren(...await fragment(`/palette?q=${encodeURIComponent(text)}`, pending.signal));
+    const results = await fragment(`/palette?q=${encodeURIComponent(text)}`, pending.signal);
+    morphChildren(list, [...results, ...matchingCommands(text.trim().toLowerCase())]);
   } catch (error) {
     if (error.name !== "AbortError") list.textContent = "The search failed.";
     return;
   }
-  offerCommands(list, text.trim().toLowerCase());
   const first = $('[role="option"]', list);
   if (first) choose(list, first);
 }
@@ -83,20 +85,24 @@ async function ask(text) {
 const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", { key }));
 
 /** The commands of this page, below the results. */
-function offerCommands(list, text) {
-  const fitting = commands.filter(([name]) => name.toLowerCase().includes(text));
-  if (!fitting.length) return;
-  list.append(create("h3", {}, "Commands"), ...fitting.map(([name, key, act], number) => {
-    const item = create("a", { role: "option", ariaSelected: "false", id: `command-${number}`, href: "#" },
-      create("span", { className: "what" }, name), key ? create("kbd", {}, key) : "");
-    item.addEventListener("click", (event) => {
-      event.preventDefault();
-      event.stopPropagation(); // what it opens would be closed by a click elsewhere
-      dialog.close();
-      act();
-    });
-    return item;
-  }));
+function matchingCommands(text) {
+  const matching = commands.filter(([name]) => name.toLowerCase().includes(text));
+  if (!matching.length) return [];
+  return [create("h3", {}, "Commands"), ...matching.map(([name, key]) =>
+    create("a", { role: "option", ariaSelected: "false", id: `command-${commandNumber(name)}`, href: "#" },
+      create("span", { className: "what" }, name), key ? create("kbd", {}, key) : ""))];
+}
+
+const commandNumber = (wanted) => commands.findIndex(([name]) => name === wanted);
+
+function runCommand(event) {
+  const item = event.target.closest("[id^=command-]");
+  if (!item) return;
+  event.preventDefault();
+  event.stopPropagation(); // what it opens would be closed by a click elsewhere
+  dialog.close();
+  const [, , act] = commands[Number(item.id.slice("command-".length))];
+  act();
 }
 
 function choose(list, item) {
@@ -109,7 +115,10 @@ function choose(list, item) {
 function move(event, list) {
   const items = $$('[role="option"]', list);
   const at = items.findIndex((item) => item.ariaSelected === "true");
-  if (event.key === "Enter" && items[at]) {
+  if (event.key === "Escape") {
+    event.preventDefault(); // a search field would first take the key to clear itself
+    dialog.close();
+  } else if (event.key === "Enter" && items[at]) {
     event.preventDefault();
     dialog.close();
     items[at].click();

@@ -1,9 +1,10 @@
-// Replay shows the turns of a page one after another, with their pauses shortened.
+// Replay shows the messages and calls of a page one after another, with their pauses shortened.
 
 import { $, $$, create } from "./dom.js";
 
 const PAUSE_MAX = 3000;
 const PAUSE_MIN = 350;
+const STEPS = ".msg, .call, .thinking, .subagent, .seam, .error, .left-out";
 
 export function wireReplay(thread) {
   if (!thread) return null;
@@ -19,12 +20,18 @@ class Replay {
     this.bar = null;
   }
 
-  get cards() { return $$("article.card", this.thread.cards); }
+  /** What is shown one after another: the parts of each turn, or a turn without parts. */
+  get steps() {
+    return this.thread.all.flatMap((card) => {
+      const parts = $$(":scope > *", card).filter((part) => part.matches(STEPS) && part.checkVisibility());
+      return parts.length ? parts.map((element) => ({ card, element })) : [{ card, element: card }];
+    });
+  }
 
   build() {
-    const cards = this.cards;
-    const last = String(cards.length);
-    this.range = create("input", { type: "range", min: "1", max: last, value: "1", ariaLabel: "Turn" });
+    this.list = this.steps;
+    const last = String(this.list.length);
+    this.range = create("input", { type: "range", min: "1", max: last, value: "1", ariaLabel: "Step" });
     this.range.addEventListener("input", () => this.show(Number(this.range.value)));
     this.button = create("button", { type: "button" }, "Play");
     this.button.addEventListener("click", () => this.toggle());
@@ -33,21 +40,22 @@ class Replay {
     const close = create("button", { type: "button" }, "Close");
     close.addEventListener("click", () => this.close());
     this.where = create("span", { className: "where" });
-    const scrub = create("div", { className: "scrub" }, this.ticks(cards), this.range);
+    const scrub = create("div", { className: "scrub" }, this.ticks(), this.range);
     const properties = { className: "replay", role: "region", ariaLabel: "Replay" };
     this.bar = create("div", properties, this.button, scrub, this.where, this.speed, close);
     document.body.append(this.bar);
   }
 
-  /** A tick for each turn; compactions and failures stand out. */
-  ticks(cards) {
+  /** A tick for each step; compactions and failures stand out. */
+  ticks() {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    svg.setAttribute("viewBox", `0 0 ${Math.max(1, cards.length - 1) * 10 + 10} 10`);
+    svg.setAttribute("viewBox", `0 0 ${this.list.length * 10} 10`);
     svg.setAttribute("preserveAspectRatio", "none");
     svg.setAttribute("aria-hidden", "true");
-    cards.forEach((card, number) => {
+    this.list.forEach(({ card, element }, number) => {
       const tick = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-      const kind = ["compaction", "failed"].find((word) => card.classList.contains(word)) ?? "plain";
+      const kind = card.classList.contains("compaction") ? "compaction"
+        : element.classList.contains("failed") || element.classList.contains("error") ? "failed" : "plain";
       tick.setAttribute("class", kind);
       tick.setAttribute("x", String(number * 10 + 4));
       tick.setAttribute("y", kind === "plain" ? "4" : "0");
@@ -59,12 +67,17 @@ class Replay {
   }
 
   show(number) {
-    const cards = this.cards;
-    cards.forEach((card, at) => { card.classList.toggle("future", at >= number); });
-    const card = cards[number - 1];
+    const { card, element } = this.list[number - 1];
+    const begun = new Set(this.list.slice(0, number).map((step) => step.card));
+    for (const other of this.thread.all) other.classList.toggle("future", !begun.has(other));
+    this.list.forEach((step, at) => {
+      if (step.element !== step.card) step.element.classList.toggle("future", at >= number);
+    });
     this.range.value = String(number);
-    this.where.textContent = `turn ${card.dataset.depth}`;
-    this.thread.go(card);
+    this.where.textContent = `turn ${card.dataset.depth}, step ${number} of ${this.list.length}`;
+    if (this.thread.at !== card) this.thread.go(card);
+    this.thread.hold();
+    element.scrollIntoView({ block: "nearest" });
   }
 
   toggle() {
@@ -77,7 +90,7 @@ class Replay {
   }
 
   play() {
-    if (Number(this.range.value) >= this.cards.length) this.show(1);
+    if (Number(this.range.value) >= this.list.length) this.show(1);
     this.playing = true;
     this.button.textContent = "Pause";
     this.next();
@@ -90,19 +103,25 @@ class Replay {
   }
 
   next() {
-    const cards = this.cards;
     const at = Number(this.range.value);
     if (!this.playing) return;
-    if (at >= cards.length) {
+    if (at >= this.list.length) {
       this.pause();
       return;
     }
-    const gap = Number(cards[at].dataset.at) - Number(cards[at - 1].dataset.at);
+    const gap = this.time(at) - this.time(at - 1);
     const pause = Math.min(PAUSE_MAX, Math.max(PAUSE_MIN, gap)) / Number(this.speed.value);
     this.timer = setTimeout(() => {
       this.show(at + 1);
       this.next();
     }, pause);
+  }
+
+  /** When a step began: messages have no times of their own, but those of the call before them. */
+  time(at) {
+    const { card } = this.list[at];
+    const timed = this.list.slice(0, at + 1).findLast((step) => step.card === card && step.element.dataset.at);
+    return Number((timed?.element ?? card).dataset.at);
   }
 
   close() {

@@ -1,8 +1,11 @@
 // The page of a thread: folds that load when opened, the inspector, detail levels, and movement.
 
 import { $, $$, announce, copy, create, fragment, remember } from "./dom.js";
+import { morphChildren } from "./morph.js";
+import { loadFold, loadMessage, markToCompare, marked, openFolds, reveal } from "./marks.js";
 
-const MARK = "agents-ledger-mark";
+const SCROLL_MS = 1000; // a smooth scroll ends before, also in browsers without the event for it
+const FOLLOW_MS = 120; // the inspector is not loaded for turns that are only passed
 
 export function wireThread() {
   wireFolds();
@@ -20,41 +23,23 @@ export function wireThread() {
 function wireFolds() {
   document.addEventListener("toggle", (event) => {
     const fold = event.target;
-    if (fold.open && fold.dataset?.src) load(fold);
+    if (fold.open && fold.dataset?.src) loadFold(fold);
   }, true);
   document.addEventListener("click", async (event) => {
     const link = event.target.closest("a[data-src]");
     if (!link || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    const message = link.closest(".msg");
     try {
-      const parts = await fragment(link.dataset.src);
-      $(".message-body", message).replaceWith(...parts);
-      link.closest("p").remove();
+      await loadMessage(link);
     } catch {
       location.href = link.href;
     }
   });
 }
 
-async function load(fold) {
-  const source = fold.dataset.src;
-  delete fold.dataset.src;
-  try {
-    $(".body", fold).replaceChildren(...await fragment(source));
-  } catch {
-    fold.dataset.src = source;
-    announce("Loading failed");
-  }
-}
-
 function rememberSessions() {
   const links = $$(".sessions .what a").map((link) => link.getAttribute("href"));
   if (links.length) sessionStorage.setItem("sessions", JSON.stringify(links));
-}
-
-function openFolds(element) {
-  for (let fold = element?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
 }
 
 class Thread {
@@ -65,7 +50,8 @@ class Thread {
     this.at = null;
   }
 
-  get all() { return $$("article.card", this.cards).filter((card) => !card.hidden); }
+  /** The turns of the thread itself, without those of subagents. */
+  get all() { return $$(":scope > article.card", this.cards).filter((card) => !card.hidden); }
 
   wire() {
     this.wireZoom();
@@ -73,7 +59,9 @@ class Thread {
     this.wireOlder();
     this.wireMarks();
     this.wireTree();
+    this.wireCalls();
     this.land();
+    this.wireScroll();
     document.addEventListener("click", (event) => {
       for (const open of $$("details.fork[open], details.switch[open], details.edit[open], details.menu[open]"))
         if (!open.contains(event.target)) open.open = false;
@@ -85,52 +73,93 @@ class Thread {
   land() {
     const id = decodeURIComponent(location.pathname.split("/t/")[1] ?? "").split("/")[0];
     const hash = decodeURIComponent(location.hash.slice(1));
-    const chosen = new URLSearchParams(location.search).get("turn") ?? id;
+    const search = new URLSearchParams(location.search);
+    const chosen = search.get("turn") ?? id;
+    const card = chosen && document.getElementById(`t-${chosen}`);
+    if (card && search.has("mark")) {
+      this.reveal(card, hash, Number(search.get("step") ?? NaN), search.getAll("mark"));
+      return;
+    }
     const target = (hash && hash !== "inspector" && document.getElementById(hash))
       || (chosen && document.getElementById(`t-${chosen}`));
     if (target) {
       openFolds(target);
       if (target.tagName === "DETAILS") target.open = true;
       this.go(target.closest("article.card") ?? target, { quietly: true });
-      this.highlight(target);
     } else if (this.root.dataset.tail === "true" && this.all.length) {
       this.at = this.all.at(-1);
-      if (!location.search.includes("upto=")) this.at.scrollIntoView({ block: "nearest", behavior: "instant" });
-    }
-  }
-
-  /** Mark the words that were searched for. */
-  highlight(within) {
-    const words = (new URLSearchParams(location.search).get("q") ?? "").toLowerCase()
-      .split(/\s+/).filter((word) => word.length > 2 && !word.includes(":")).slice(0, 8);
-    if (!words.length) return;
-    const card = within.closest("article.card") ?? within;
-    const texts = document.createTreeWalker(card, NodeFilter.SHOW_TEXT);
-    const hits = [];
-    while (texts.nextNode()) {
-      const text = texts.currentNode.nodeValue.toLowerCase();
-      for (const word of words) {
-        const at = text.indexOf(word);
-        if (at >= 0) { hits.push([texts.currentNode, at, word.length]); break; }
-      }
-    }
-    for (const [node, at, length] of hits.slice(0, 200)) {
-      const range = document.createRange();
-      range.setStart(node, at);
-      range.setEnd(node, at + length);
-      range.surroundContents(create("mark"));
-      openFolds(node.parentElement);
+      this.hold();
+      if (!location.search.includes("upto=")) this.at.scrollIntoView({ block: "start", behavior: "instant" });
     }
   }
 
   go(card, { quietly = false } = {}) {
     if (!card) return;
+    this.hold();
+    card.focus({ preventScroll: true });
+    card.scrollIntoView({ block: "start", behavior: quietly ? "instant" : "auto" });
+    this.select(card);
+  }
+
+  /** Make a turn the current one, without moving the page. */
+  select(card) {
+    this.place(card);
+    this.choose(card.dataset.turn);
+  }
+
+  /** Select a turn, and show one of its steps with words marked. */
+  async reveal(card, step, sequence, words) {
+    this.isPinned = true; // a match in the middle of the screen may leave another turn above it
+    this.select(card);
+    await reveal(card, step, sequence, words);
+  }
+
+  place(card) {
     for (const other of $$("article.card.at")) other.classList.remove("at");
     card.classList.add("at");
     this.at = card;
-    card.focus({ preventScroll: true });
-    card.scrollIntoView({ block: "start", behavior: quietly ? "instant" : "auto" });
-    this.choose(card.dataset.turn);
+  }
+
+  /** Until a scroll of our own has ended, the turn on screen is the one that was gone to. */
+  hold() {
+    this.isHeld = true;
+    clearTimeout(this.release);
+    this.release = setTimeout(() => { this.isHeld = false; }, SCROLL_MS);
+  }
+
+  /** The tree and the inspector follow the turn on screen. */
+  wireScroll() {
+    let drawn = false;
+    for (const name of ["wheel", "touchmove", "pointerdown", "keydown"])
+      addEventListener(name, () => { this.isPinned = false; }, { passive: true, capture: true });
+    document.addEventListener("scrollend", () => {
+      clearTimeout(this.release);
+      this.release = setTimeout(() => { this.isHeld = false; }, 50);
+    });
+    addEventListener("scroll", () => {
+      if (this.isHeld || this.isPinned || drawn) return;
+      drawn = true;
+      requestAnimationFrame(() => {
+        drawn = false;
+        if (!this.isHeld && !this.isPinned) this.follow();
+      });
+    }, { passive: true });
+  }
+
+  follow() {
+    const card = this.onScreen();
+    if (!card || card === this.at) return;
+    this.place(card);
+    clearTimeout(this.following);
+    this.following = setTimeout(() => this.choose(card.dataset.turn), FOLLOW_MS);
+  }
+
+  /** The last turn that begins above the upper third of the screen; at the end of the page, the last. */
+  onScreen() {
+    const cards = this.all;
+    const root = document.documentElement;
+    if (scrollY > 0 && scrollY + innerHeight >= root.scrollHeight - 2) return cards.at(-1);
+    return cards.findLast((card) => card.getBoundingClientRect().top <= innerHeight / 3) ?? cards[0];
   }
 
   /** Go to the next turn, or the next with a prompt. */
@@ -147,18 +176,31 @@ class Thread {
   }
 
   choose(id) {
-    for (const link of $$(".rail a[data-turn]")) link.classList.toggle("chosen", link.dataset.turn === id);
+    this.chooseRow(id);
     const isOpen = !document.body.classList.contains("no-inspector");
     if (isOpen && $("[data-inspected]")?.dataset.inspected !== id) this.inspect(id);
   }
 
+  /** Mark the row of a turn in the tree; of a folded turn, the row above it. */
+  chooseRow(id) {
+    const rail = $(".rail");
+    const links = new Map($$(".rail a[data-turn]").map((link) => [link.dataset.turn, link]));
+    const above = this.all.slice(0, this.all.findIndex((card) => card.dataset.turn === id) + 1);
+    const row = links.get(id) ?? links.get(above.findLast((card) => links.has(card.dataset.turn))?.dataset.turn);
+    for (const link of links.values()) link.classList.toggle("chosen", link === row);
+    if (!row) return;
+    const [box, at] = [rail.getBoundingClientRect(), row.getBoundingClientRect()];
+    if (at.top < box.top || at.bottom > box.bottom) rail.scrollTop += at.top - box.top - box.height / 2;
+  }
+
   async inspect(id, tab) {
-    const current = tab ?? $("[data-tab][aria-current]", this.inspector)?.dataset.tab ?? "overview";
+    // Remembered here, not read from the page: another tab may still be loading.
+    this.tab = tab ?? this.tab ?? $("[data-tab][aria-current]", this.inspector)?.dataset.tab ?? "overview";
     this.loading?.abort();
     this.loading = new AbortController();
     try {
-      const url = `/t/${encodeURIComponent(id)}/inspect?tab=${current}`;
-      this.inspector.replaceChildren(...await fragment(url, this.loading.signal));
+      const url = `/t/${encodeURIComponent(id)}/inspect?tab=${this.tab}`;
+      morphChildren(this.inspector, await fragment(url, this.loading.signal));
     } catch (error) {
       if (error.name !== "AbortError") announce("The inspector could not be loaded");
     }
@@ -171,7 +213,7 @@ class Thread {
       if (!tab && !inspect) return;
       event.preventDefault();
       if (tab) this.inspect($("[data-inspected]").dataset.inspected, tab.dataset.tab).then(() =>
-        $(`[data-tab="${tab.dataset.tab}"]`)?.focus());
+        $(`[data-tab="${tab.dataset.tab}"]`)?.focus({ preventScroll: true }));
       else {
         this.toggleInspector(true);
         this.go(inspect.closest("article.card"));
@@ -181,6 +223,7 @@ class Thread {
   }
 
   toggleInspector(on) {
+    this.hold(); // the page becomes wider, and its turns move
     const off = on === undefined ? !document.body.classList.contains("no-inspector") : !on;
     document.body.classList.toggle("no-inspector", off);
     localStorage.setItem("inspector", off ? "off" : "on");
@@ -242,24 +285,12 @@ class Thread {
 
   mark(card) {
     if (!card) return;
-    const first = sessionStorage.getItem(MARK);
-    if (first === card.dataset.turn) {
-      sessionStorage.removeItem(MARK);
-      announce("No longer marked");
-    } else if (first) {
-      sessionStorage.removeItem(MARK);
-      location.href = `/compare?a=${encodeURIComponent(first)}&b=${encodeURIComponent(card.dataset.turn)}`;
-      return;
-    } else {
-      sessionStorage.setItem(MARK, card.dataset.turn);
-      announce("Marked. Mark another turn to compare the two.");
-    }
+    markToCompare(card.dataset.turn);
     this.showMark();
   }
 
   showMark() {
-    const marked = sessionStorage.getItem(MARK);
-    for (const card of $$("article.card")) card.classList.toggle("picked", card.dataset.turn === marked);
+    for (const card of $$("article.card")) card.classList.toggle("picked", card.dataset.turn === marked());
   }
 
   /** A link of the tree scrolls to its turn if that is on the page. */
@@ -270,6 +301,24 @@ class Thread {
       if (!card || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
       this.go(card);
+    });
+  }
+
+  /** A link to a call opens it where it is, if it is on the page. */
+  wireCalls() {
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest('a[href*="#c-"]');
+      if (!link || event.ctrlKey || event.metaKey) return;
+      const hash = (link.getAttribute("href") ?? "").split("#")[1];
+      const call = document.getElementById(decodeURIComponent(hash));
+      if (!call) return;
+      event.preventDefault();
+      openFolds(call);
+      history.replaceState(null, "", `#${hash}`);
+      this.hold();
+      this.place(call.closest("article.card"));
+      call.scrollIntoView({ block: "center" });
+      $("summary", call).focus({ preventScroll: true });
     });
   }
 
