@@ -16,12 +16,13 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --group build --universal \
 # Passed on to agents-ledger, pytest and uv: make test ARGS="-k fork"
 ARGS ?=
 MINUTES ?= 10
+SHOTS ?= screenshots
 
 # Python starts in a quarter of the time where it finds its modules compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DELETE_ON_ERROR:
-.PHONY: help up dev test check format async bench soak reference pictures requirements clean
+.PHONY: help up dev test check format async bench soak reference pictures screenshots requirements clean
 
 help:
 	@echo "make up            set up, import, and open the Command Center"
@@ -34,11 +35,13 @@ help:
 	@echo "make soak          run the exhaustive tests, then the trust harnesses for MINUTES=$(MINUTES)"
 	@echo "make reference     write docs/reference from the code"
 	@echo "make pictures      take the pictures of the README (needs Chromium)"
+	@echo "make screenshots   accept how the pages look, and save pictures of them in $(SHOTS)"
 	@echo "make requirements  pin again after a change in pyproject.toml (ARGS=--upgrade for newer)"
 	@echo "make clean         remove .venv and the caches"
 
+# 130: ended with Ctrl-C, which is no error.
 up: $(VENV)/installed-run
-	$(BIN)/agents-ledger up $(ARGS)
+	@trap : INT; $(BIN)/agents-ledger up $(ARGS) || [ $$? -eq 130 ]
 
 dev: $(VENV)/installed-dev
 
@@ -79,6 +82,12 @@ reference: dev
 
 pictures: dev
 	$(BIN)/python -m scripts.pictures
+
+# Look at the pictures before you commit the thumbnails in tests/web/accepted.
+screenshots: dev
+	@mkdir -p $(SHOTS)
+	AGENTS_LEDGER_SCREENSHOTS=$(SHOTS) $(BIN)/pytest -q tests/web/test_screenshots.py
+	@echo "The pictures are in $(SHOTS)."
 
 # The second file is held to the first, so that tests run on what users get.
 requirements: dev

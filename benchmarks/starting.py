@@ -30,7 +30,7 @@ IMPORTS = {
     ENGINE: f"{LEDGER}; import agents_ledger.store.sqlite.engine",
 }
 
-PROGRAM = (sys.executable, "-c", "from agents_ledger.cli.main import main; main()")
+PROGRAM = (sys.executable, "-c", "from agents_ledger.__main__ import main; main()")
 CLICK = '''
 import click
 

@@ -7,6 +7,7 @@ import msgspec
 
 from agents_ledger.bus import Ability, AgentBus
 from agents_ledger.bus.abilities import ABILITIES
+from scripts.field_meanings import common_meaning
 
 INTRODUCTION = """\
 # Abilities
@@ -134,7 +135,7 @@ def table(schema: dict[str, Any]) -> Iterator[str]:
     yield "|---|---|---|"
     for name, part in schema["properties"].items():
         optional = "" if name in schema.get("required", ()) else ", optional"
-        yield f"| `{name}` | {kind(part)}{optional} | {meaning(part)} |"
+        yield f"| `{name}` | {kind(part)}{optional} | {meaning(name, part)} |"
 
 
 def kind(schema: dict[str, Any]) -> str:
@@ -160,8 +161,8 @@ def list_kind(schema: dict[str, Any]) -> str:
     return f"list of ({items})" if " or " in items else f"list of {items}"
 
 
-def meaning(schema: dict[str, Any]) -> str:
-    text = schema.get("description", "")
+def meaning(name: str, schema: dict[str, Any]) -> str:
+    text = schema.get("description") or common_meaning(name)
     default = schema.get("default")
     if default not in (None, "", (), [], {}) and not isinstance(default, dict):
         text = f"{text} Default: {default}.".strip()

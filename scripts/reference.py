@@ -8,12 +8,10 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args
-
-import msgspec
+from typing import Any
 
 import agents_ledger
 from agents_ledger.broker import policy
@@ -27,6 +25,7 @@ from agents_ledger.web.errors import STATUS
 from agents_ledger.web.security import SAFE
 from agents_ledger.web.server import API
 from scripts import abilities, import_fields
+from scripts.field_meanings import common_meaning
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/reference"
@@ -45,7 +44,15 @@ milliseconds. `AsyncLedger`, `AsyncLiveTurn`, `AsyncLiveCall`, `AsyncQueue` and 
 the verbs of their synchronous counterparts, to be awaited; `AsyncLedger` does not have the
 [objects for servers and importers](#ledger-objects-for-servers-and-importers).
 """
+TYPES = """\
+## Types
+
+The names that signatures and fields use for longer types.
+
+| type | definition |
+|---|---|"""
 LINE = 96
+_QUOTED = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
 FACES = ("Ledger", "LiveTurn", "LiveCall", "Batch", "Queue", "Broker", "Context")
 # Members of a face that are listed after the others: their heading, what is said of them, names.
 APART: dict[str, tuple[str, str, frozenset[str]]] = {
@@ -88,13 +95,13 @@ def library() -> str:
         for name, value in classes.items()
         if name not in FACES and name not in raised and not name.startswith("Async")
     }
-    unions = {name: value for name, value in public.items() if isinstance(value, UnionType)}
-    functions = {name: public[name] for name in public if name not in {*classes, *unions}}
+    aliases = type_aliases()
+    functions = {name: public[name] for name in public if name not in {*classes, *aliases}}
     lines = [LIBRARY]
     for name in FACES:
         heading, text, apart = APART.get(name, ("", "", frozenset()))
         members = public_members(classes[name])
-        lines += [f"## {name}", "", paragraph(classes[name]), ""]
+        lines += [f"## {name}", "", paragraph(classes[name]), "", *fields_table(classes[name])]
         lines += verbs({key: value for key, value in members.items() if key not in apart})
         if apart:
             lines += [f"## {heading}", "", text, ""]
@@ -105,17 +112,68 @@ def library() -> str:
     lines += ["## Values", ""]
     for name, value in values.items():
         lines += [f"### {name}", "", paragraph(value), "", *fields_table(value)]
-        if not issubclass(value, msgspec.Struct):
-            lines += verbs(public_members(value))
-    for name, union in unions.items():
-        names = [f"`{member.__name__}`" for member in get_args(union)]
-        lines += [f"### {name}", "", f"One of {', '.join(names)}.", ""]
+        lines += verbs(public_members(value))
+    lines += [TYPES, *type_rows(aliases, lines), ""]
     lines += [
         "## Errors",
         "",
         f"See [errors](errors.md): {', '.join(f'`{n}`' for n in sorted(raised))}.",
+        "Each has `hint`, what to do next. Further attributes:",
+        "",
+        "| error | attributes |",
+        "|---|---|",
+        *(f"| `{n}` | {a} |" for n in sorted(raised) if (a := error_attributes(classes[n]))),
     ]
     return "\n".join(lines) + "\n"
+
+
+def type_aliases() -> dict[str, str]:
+    """The definition of every type alias in the modules that the package exports from."""
+    aliases: dict[str, str] = {}
+    for module in agents_ledger._MODULES:
+        name = f"agents_ledger.{module}"
+        import_module(name)
+        for node in ast.walk(module_tree(name)[0]):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                if isinstance(target, ast.Name) and re.match(r"[A-Z][a-z]", target.id):
+                    aliases.setdefault(target.id, ast.unparse(_without_notes(node.value)))
+    return aliases
+
+
+def _without_notes(hint: ast.expr) -> ast.expr:
+    annotated = isinstance(hint, ast.Subscript) and ast.unparse(hint.value) == "Annotated"
+    return hint.slice.elts[0] if annotated else hint  # type: ignore[attr-defined]
+
+
+def type_rows(aliases: dict[str, str], lines: list[str]) -> list[str]:
+    """The aliases that signatures and fields use, and those that these use in turn."""
+    used: dict[str, str] = {}
+    waiting = sorted({*agents_ledger.__all__, *type_names("\n".join(lines))})
+    while waiting:
+        name = waiting.pop(0)
+        if name in aliases and name not in used:
+            used[name] = aliases[name]
+            waiting += sorted(type_names(f"```py\n{aliases[name]}\n```"))
+    return [f"| `{name}` | {cell(text)} |" for name, text in sorted(used.items())]
+
+
+def type_names(page: str) -> set[str]:
+    """The names of types in the signatures and tables of a page."""
+    texts = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    texts += re.findall(r"^\| `\w+` \| `([^`]*)`", page, re.MULTILINE)
+    return {name for text in texts for name in re.findall(r"\b[A-Z]\w+", _QUOTED.sub("", text))}
+
+
+def error_attributes(kind: type) -> str:
+    """What the constructors and properties of an error add to its text."""
+    names = []
+    for base in kind.__mro__:
+        for node in (part for statement in class_body(base) for part in ast.walk(statement)):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self":
+                names += [node.attr] if isinstance(node.ctx, ast.Store) else []
+    names += [name for name, member in public_members(kind).items() if isinstance(member, property)]
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(names) if name != "hint")
 
 
 def public_members(owner: type) -> dict[str, Any]:
@@ -185,7 +243,7 @@ def field_rows(value: type) -> Iterator[str]:
     notes = comments(value)
     for name, (hint, default) in declared(value).items():
         shown = "" if default is None else f"`{_value(value, default)}`"
-        yield f"| `{name}` | {cell(hint)} | {shown} | {notes.get(name, '')} |"
+        yield f"| `{name}` | {cell(hint)} | {shown} | {notes.get(name) or common_meaning(name)} |"
 
 
 def _value(owner: type, default: str) -> str:
@@ -390,7 +448,7 @@ def columns(body: str) -> Iterator[str]:
         if name and not entry.startswith(CONSTRAINTS):
             for written, shown in SPELLED.items():
                 kind = kind.replace(written, shown)
-            yield f"| `{name}` | {cell(kind)} | {meaning} |"
+            yield f"| `{name}` | {cell(kind)} | {meaning or common_meaning(name)} |"
         entry, meaning = "", ""
 
 

@@ -7,14 +7,16 @@ TYPE_CHECKING = False
 # ruff: noqa: I001 - the imports are packed
 # fmt: off
 if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
-    from agents_ledger.broker.broker import Broker as Broker
+    from agents_ledger.broker.broker import Broker as Broker, Destination as Destination
     from agents_ledger.broker.events import (
         Compacted as Compacted, Completed as Completed, Failed as Failed,
         Interrupted as Interrupted, Queued as Queued, RunEvent as RunEvent, Started as Started,
         Steered as Steered,
     )
     from agents_ledger.broker.policy import Policy as Policy
-    from agents_ledger.broker.tools import offer as offer
+    from agents_ledger.broker.tools import (
+        OfferedTool as OfferedTool, ToolInvocation as ToolInvocation, offer as offer,
+    )
     from agents_ledger.ledger.aio.async_ledger import (
         AsyncBatch as AsyncBatch, AsyncLedger as AsyncLedger, AsyncLiveCall as AsyncLiveCall,
         AsyncLiveTurn as AsyncLiveTurn,
@@ -29,10 +31,10 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
     from agents_ledger.model.agents.config import Config as Config, Setting as Setting
     from agents_ledger.model.agents.embedding import Embedder as Embedder, embedder as embedder
     from agents_ledger.model.agents.engine import (
-        CallBegun as CallBegun, CallFinished as CallFinished, Engine as Engine,
-        EngineEvent as EngineEvent, Finished as Finished, MessageDone as MessageDone,
-        ModelConfig as ModelConfig, Request as Request, TextPiece as TextPiece,
-        ThinkingPiece as ThinkingPiece, Tool as Tool,
+        AnswerFunction as AnswerFunction, CallBegun as CallBegun, CallFinished as CallFinished,
+        Engine as Engine, EngineEvent as EngineEvent, Finished as Finished,
+        MessageDone as MessageDone, ModelConfig as ModelConfig, Request as Request,
+        TextPiece as TextPiece, ThinkingPiece as ThinkingPiece, Tool as Tool,
     )
     from agents_ledger.model.agents.permissions import (
         Grant as Grant, Layer as Layer, MisusedCall as MisusedCall,
@@ -41,12 +43,12 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
     )
     from agents_ledger.model.compaction import (
         Chosen as Chosen, Compaction as Compaction, CompactionPlan as CompactionPlan,
-        Strategy as Strategy, VisibleTurn as VisibleTurn,
+        Strategy as Strategy, Trigger as Trigger, VisibleTurn as VisibleTurn,
     )
     from agents_ledger.model.context import (
-        CallItem as CallItem, Cut as Cut, ImageItem as ImageItem, Problem as Problem,
-        Repair as Repair, ResultItem as ResultItem, TextItem as TextItem,
-        ThinkingItem as ThinkingItem,
+        CallItem as CallItem, Cut as Cut, ImageItem as ImageItem, Item as Item, Problem as Problem,
+        ProviderFormat as ProviderFormat, Repair as Repair, ResultItem as ResultItem,
+        TextItem as TextItem, ThinkingItem as ThinkingItem,
     )
     from agents_ledger.model.errors import (
         Ambiguous as Ambiguous, Conflict as Conflict, Damaged as Damaged, DiskFull as DiskFull,
@@ -62,12 +64,16 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
         ChunkResponse as ChunkResponse, ImportChunk as ImportChunk, ImportItem as ImportItem,
         ImportMessage as ImportMessage, ImportRequest as ImportRequest,
         ImportResponse as ImportResponse, ImportResult as ImportResult,
-        ImportSession as ImportSession, ImportToolCall as ImportToolCall,
-        ImportTurn as ImportTurn, import_schema as import_schema,
+        ImportSession as ImportSession, ImportToolCall as ImportToolCall, ImportTurn as ImportTurn,
+        import_schema as import_schema,
     )
     from agents_ledger.model.queue import (
         Ask as Ask, Claim as Claim, QueueEntry as QueueEntry, QueueLimits as QueueLimits,
-        Rollup as Rollup,
+        QueueMode as QueueMode, QueueStatus as QueueStatus, Rollup as Rollup,
+    )
+    from agents_ledger.model.reports.ask import (
+        CallStep as CallStep, Fix as Fix, Fixes as Fixes, Passage as Passage, Recalled as Recalled,
+        ToolExample as ToolExample, ToolExamples as ToolExamples,
     )
     from agents_ledger.model.reports.comparison import (
         Branch as Branch, Comparison as Comparison, Replaced as Replaced, ToolCount as ToolCount,
@@ -80,35 +86,46 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
         Proposal as Proposal, Reason as Reason, Route as Route, SmartFork as SmartFork,
     )
     from agents_ledger.model.reports.search import (
-        Found as Found, Hit as Hit, Snippet as Snippet, Touch as Touch, Touched as Touched,
+        Action as Action, Found as Found, Hit as Hit, Ranking as Ranking,
+        SearchFacets as SearchFacets, Snippet as Snippet, ThreadMatch as ThreadMatch,
+        ThreadMatches as ThreadMatches, Touch as Touch, Touched as Touched,
     )
     from agents_ledger.model.reports.trees import (
         Headline as Headline, Node as Node, Subagent as Subagent, Tree as Tree,
     )
     from agents_ledger.model.reports.usage import (
-        ModelUsage as ModelUsage, Spent as Spent, ToolUsage as ToolUsage, UsageLine as UsageLine,
+        ModelUsage as ModelUsage, SessionUsage as SessionUsage, Spent as Spent,
+        ToolUsage as ToolUsage, UsageBy as UsageBy, UsageLine as UsageLine, UsagePart as UsagePart,
         UsageReport as UsageReport,
     )
     from agents_ledger.model.sessions import (
-        Alias as Alias, EngineCheck as EngineCheck, Finding as Finding, Move as Move,
-        Session as Session, Thread as Thread,
+        Alias as Alias, AliasReason as AliasReason, CreatedAs as CreatedAs,
+        EngineCheck as EngineCheck, Finding as Finding, Move as Move, MoveReason as MoveReason,
+        Session as Session, SessionStatus as SessionStatus, TaskStatus as TaskStatus,
+        Thread as Thread,
     )
     from agents_ledger.model.tasks import (
         Task as Task, TaskCall as TaskCall, TaskMessage as TaskMessage,
     )
-    from agents_ledger.model.text.tokens import estimate_tokens as estimate_tokens
+    from agents_ledger.model.text.tokens import (
+        Counter as Counter, estimate_tokens as estimate_tokens,
+    )
     from agents_ledger.model.turns import (
-        Message as Message, MessageCodeblock as MessageCodeblock, MessageFile as MessageFile,
-        MessageLint as MessageLint, ToolCall as ToolCall, Turn as Turn, Usage as Usage,
+        Answer as Answer, CallStatus as CallStatus, FileKind as FileKind, Message as Message,
+        MessageCodeblock as MessageCodeblock, MessageFile as MessageFile,
+        MessageLint as MessageLint, MessageRole as MessageRole, MessageSource as MessageSource,
+        Query as Query, Severity as Severity, ToolCall as ToolCall, Turn as Turn,
+        TurnFields as TurnFields, TurnRole as TurnRole, TurnStatus as TurnStatus,
+        TurnType as TurnType, Usage as Usage,
     )
     __version__: str
 # fmt: on
 
 _MODULES = {
-    "broker.broker": "Broker",
-    "broker.events": ("Compacted Completed Failed Interrupted Queued RunEvent Started Steered"),
+    "broker.broker": "Broker Destination",
+    "broker.events": "Compacted Completed Failed Interrupted Queued RunEvent Started Steered",
     "broker.policy": "Policy",
-    "broker.tools": "offer",
+    "broker.tools": "OfferedTool ToolInvocation offer",
     "ledger.aio.async_ledger": "AsyncBatch AsyncLedger AsyncLiveCall AsyncLiveTurn",
     "ledger.aio.async_queue": "AsyncQueue",
     "ledger.context.compaction": "add_strategy",
@@ -118,33 +135,46 @@ _MODULES = {
     "model.agents.config": "Config Setting",
     "model.agents.embedding": "Embedder embedder",
     "model.agents.engine": (
-        "CallBegun CallFinished Engine EngineEvent Finished MessageDone ModelConfig Request "
-        "TextPiece ThinkingPiece Tool"
+        "AnswerFunction CallBegun CallFinished Engine EngineEvent Finished MessageDone "
+        "ModelConfig Request TextPiece ThinkingPiece Tool"
     ),
     "model.agents.permissions": "Grant Layer MisusedCall PermissionReview Permissions ToolUse Used",
-    "model.compaction": "Chosen Compaction CompactionPlan Strategy VisibleTurn",
-    "model.context": "CallItem Cut ImageItem Problem Repair ResultItem TextItem ThinkingItem",
+    "model.compaction": "Chosen Compaction CompactionPlan Strategy Trigger VisibleTurn",
+    "model.context": (
+        "CallItem Cut ImageItem Item Problem ProviderFormat Repair ResultItem TextItem ThinkingItem"
+    ),
     "model.errors": (
-        "Ambiguous Conflict Damaged DiskFull EngineError HeadMoved LedgerError Locked MissingExtra "
-        "NameTaken NewerLedger NotALedger NotFound OutcomeUnknown ReadOnly Refused RequestRefused "
-        "StoreUnavailable Unreachable"
+        "Ambiguous Conflict Damaged DiskFull EngineError HeadMoved LedgerError Locked "
+        "MissingExtra NameTaken NewerLedger NotALedger NotFound OutcomeUnknown ReadOnly Refused "
+        "RequestRefused StoreUnavailable Unreachable"
     ),
     "model.ids": "new_id now_ms",
     "model.imports.requests": (
         "ChunkResponse ImportChunk ImportItem ImportMessage ImportRequest ImportResponse "
         "ImportResult ImportSession ImportToolCall ImportTurn import_schema"
     ),
-    "model.queue": "Ask Claim QueueEntry QueueLimits Rollup",
+    "model.queue": "Ask Claim QueueEntry QueueLimits QueueMode QueueStatus Rollup",
+    "model.reports.ask": "CallStep Fix Fixes Passage Recalled ToolExample ToolExamples",
     "model.reports.comparison": "Branch Comparison Replaced ToolCount TouchedFile WrittenFile",
     "model.reports.events": "Digest DigestSession Event",
     "model.reports.routing": "Proposal Reason Route SmartFork",
-    "model.reports.search": "Found Hit Snippet Touch Touched",
+    "model.reports.search": (
+        "Action Found Hit Ranking SearchFacets Snippet ThreadMatch ThreadMatches Touch Touched"
+    ),
     "model.reports.trees": "Headline Node Subagent Tree",
-    "model.reports.usage": "ModelUsage Spent ToolUsage UsageLine UsageReport",
-    "model.sessions": "Alias EngineCheck Finding Move Session Thread",
+    "model.reports.usage": (
+        "ModelUsage SessionUsage Spent ToolUsage UsageBy UsageLine UsagePart UsageReport"
+    ),
+    "model.sessions": (
+        "Alias AliasReason CreatedAs EngineCheck Finding Move MoveReason Session SessionStatus "
+        "TaskStatus Thread"
+    ),
     "model.tasks": "Task TaskCall TaskMessage",
-    "model.text.tokens": "estimate_tokens",
-    "model.turns": "Message MessageCodeblock MessageFile MessageLint ToolCall Turn Usage",
+    "model.text.tokens": "Counter estimate_tokens",
+    "model.turns": (
+        "Answer CallStatus FileKind Message MessageCodeblock MessageFile MessageLint MessageRole "
+        "MessageSource Query Severity ToolCall Turn TurnFields TurnRole TurnStatus TurnType Usage"
+    ),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605

@@ -10,7 +10,8 @@ from pathlib import Path
 import agents_ledger
 from agents_ledger.ledger.maintenance import audit, salvage
 from agents_ledger.store import queries
-from agents_ledger.store.postgres.engine import WORDS as POSTGRES_WORDS
+from agents_ledger.store.postgres.statements import WORDS as POSTGRES_WORDS
+from agents_ledger.store.sqlite import hook_reader
 from agents_ledger.store.sqlite.statements import WORDS as SQLITE_WORDS
 
 PACKAGE = Path(agents_ledger.__file__).parent
@@ -68,6 +69,7 @@ def said() -> set[str]:
 def test_every_statement_is_used_and_none_is_missing() -> None:
     by_prefix = (audit.PREFIX, salvage.MEND, salvage.TIDY, salvage.FLAG)
     stated = {name for name in queries.names() if not name.startswith(by_prefix)}
+    stated |= hook_reader.statements().keys()
 
     assert stated - said() == set()
     assert used() - stated == set()
@@ -95,7 +97,7 @@ def test_both_engines_have_the_same_views_and_guard_the_same_tables() -> None:
         guards = queries.read(f"guards.{engine}.sql")
         guarded = set()
         for words, table in re.findall(
-            r"^CREATE TRIGGER \w+ BEFORE ([^;]*?)\s+ON (\w+)", guards, re.M
+            r"^CREATE TRIGGER (?!summaries)\w+ (?:BEFORE|AFTER) ([^;]*?)\s+ON (\w+)", guards, re.M
         ):
             for verb in re.findall(r"INSERT|UPDATE|DELETE", words):
                 columns = re.sub(r"\s+", " ", words.partition(" OF")[2]).strip()

@@ -74,7 +74,8 @@ PLANTS: dict[str, list[Plant]] = {
         plant("INSERT INTO summary_days VALUES ({day})", "{day}", "tool_sums"),
         plant(
             "INSERT INTO summary_days VALUES (1);"
-            "INSERT INTO usage_sums VALUES (1, 24, '', '', '', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
+            "INSERT INTO usage_sums"
+            " VALUES (1, 24, '', '', '', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
             "1",
         ),
     ],

@@ -19,7 +19,7 @@ import pytest
 from agents_ledger import Embedder, Ledger, NotFound, Refused, embedder
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.search import vectors
-from agents_ledger.ledger.search.turn_search import Candidate
+from agents_ledger.ledger.search.ranking import Candidate
 from agents_ledger.model.installation.settings import settings_file
 from agents_ledger.model.limits import LedgerLimits
 from agents_ledger.store.database import Transaction, open_database

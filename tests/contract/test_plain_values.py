@@ -14,16 +14,20 @@ from agents_ledger import (
     Ask,
     AsyncLedger,
     Broker,
+    Config,
     EngineError,
     Ledger,
     LedgerError,
     Message,
+    NotALedger,
     NotFound,
     Queue,
+    ReadOnly,
     Refused,
     Session,
     ToolCall,
     Usage,
+    add_strategy,
 )
 from agents_ledger.broker.engines.echo import EchoEngine
 from tests.builders import A_USAGE
@@ -167,6 +171,55 @@ def test_an_unknown_source_is_refused_the_same_way_everywhere(ledger: Ledger, wa
     )
 
 
+# -- what is queued ----------------------------------------------------------------------------
+
+WRONG_ASKS: dict[str, dict[str, Any]] = {
+    "a turn's role is one of manager, unified, worker, not 'boss'": {"role": "boss"},
+    "source_event_id is 5": {"source_event_id": 5},
+    "workspace_path is 5": {"workspace_path": 5},
+    "workspace_path is PosixPath": {"workspace_path": Path("/tmp")},  # noqa: S108
+    "reply_to is 5": {"reply_to": 5},
+    "there is no directive 'modle'": {"directives": {"modle": 1}},
+    "max_tokens is 'many'": {"directives": {"max_tokens": "many"}},
+}
+
+
+@pytest.mark.parametrize("problem", WRONG_ASKS)
+@pytest.mark.parametrize("target", ["main", "turn"])
+def test_a_wrong_value_of_a_queued_message_is_refused_before_anything_is_written(
+    ledger: Ledger, raw: Raw, problem: str, target: str
+) -> None:
+    turn = ledger.record("main", "q", "r")
+    ledger.record("main", "q", "r")
+    key = turn.id if target == "turn" else target  # a turn would be forked
+    before = raw.dump()
+
+    async def send() -> None:
+        async with Broker.open(ledger.address, engine=EchoEngine()) as broker:
+            async for _ in broker.send(key, "hi", **WRONG_ASKS[problem]):
+                pass
+
+    with pytest.raises(Refused, match=problem):
+        asyncio.run(send())
+    with pytest.raises(Refused, match=problem):
+        Queue(ledger).enqueue("main", Ask((Message("user", "x"),), **WRONG_ASKS[problem]))
+
+    assert raw.dump() == before
+
+
+def test_a_queued_message_that_could_not_be_decoded_is_refused(ledger: Ledger, raw: Raw) -> None:
+    before = raw.dump()
+    strange: Any = ({"a": 1}, "a.py", object())
+
+    for value in strange:
+        with pytest.raises(Refused, match="the message cannot be stored"):
+            Queue(ledger).enqueue("main", Ask((Message("user", "x", files=(value,)),)))
+    with pytest.raises(Refused, match="an entry asks an Ask, not 'hi'"):
+        Queue(ledger).enqueue("main", "hi")  # type: ignore[arg-type]
+
+    assert raw.dump() == before
+
+
 # -- usage, ids, hits -------------------------------------------------------------------------
 
 
@@ -287,6 +340,87 @@ def test_a_plain_function_summarises_for_asyncio_too(ledger: Ledger, address: st
             return turn.compaction.summary if turn.compaction else ""
 
     assert asyncio.run(compact()) == "Eight whys."
+
+
+# -- arguments of verbs -----------------------------------------------------------------------
+
+WRONG_CALLS: dict[str, Callable[[Any], object]] = {
+    "a turn has no field 'modle'": lambda ledger: ledger.record("main", "q", modle="m"),
+    "budget is '5'": lambda ledger: ledger.context("main", budget="5"),
+    "last is 'x'": lambda ledger: ledger.context("main", last="x"),
+    "limit is '3'; it must be between": lambda ledger: ledger.search("q", limit="3"),
+    "limit is '4'; it must be between": lambda ledger: ledger.files("q", limit="4"),
+    "status is 'gone'": lambda ledger: ledger.archive("main", "gone"),
+    "task_status is 'dunno'": lambda ledger: ledger.update_session("main", task_status="dunno"),
+    "directives of a Config are": lambda ledger: ledger.record(
+        "main",
+        "q",
+        config=Config(directives=["model"]),  # type: ignore[arg-type]
+    ),
+    "a strategy is a Strategy, not 'x'": lambda ledger: add_strategy("x"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("problem", WRONG_CALLS)
+def test_a_wrong_argument_is_refused_by_name(ledger: Ledger, raw: Raw, problem: str) -> None:
+    ledger.record("main", "q", "a")
+    before = raw.dump()
+
+    with pytest.raises(Refused, match=problem):
+        WRONG_CALLS[problem](ledger)
+
+    assert raw.dump() == before
+
+
+def test_a_misspelt_field_has_a_suggestion(ledger: Ledger) -> None:
+    wrong: Any = {"modle": "m"}
+
+    with pytest.raises(Refused) as refused:
+        ledger.record("main", "q", **wrong)
+
+    assert refused.value.hint.startswith("Did you mean 'model'? The fields are ")
+
+
+def test_a_write_to_a_ledger_opened_for_reading_says_how_to_open_it(
+    ledger: Ledger, address: str
+) -> None:
+    with (
+        Ledger.open(address, read_only=True) as reader,
+        pytest.raises(ReadOnly) as refused,
+    ):
+        reader.record("main", "q")
+
+    assert refused.value.hint == "Open it without read_only=True."
+
+
+def test_the_root_folder_is_no_ledger() -> None:
+    with pytest.raises(NotALedger, match="/ is a folder"):
+        Ledger.open("/")
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+WRONG_BROKERS: dict[str, dict[str, Any]] = {
+    "a tool is an OfferedTool": {"tools": [add]},
+    "an engine is an Engine": {"engine": object()},
+    "model is 5": {"model": 5},
+}
+
+
+@pytest.mark.parametrize("problem", WRONG_BROKERS)
+def test_a_broker_refuses_what_it_cannot_use(ledger: Ledger, problem: str) -> None:
+    async def opened() -> None:
+        async with Broker.open(ledger.address, **WRONG_BROKERS[problem]):
+            pass
+
+    with pytest.raises(Refused, match=problem) as refused:
+        asyncio.run(opened())
+
+    assert refused.value.hint
+    if "tools" in WRONG_BROKERS[problem]:
+        assert refused.value.hint == "Use offer(add)."
 
 
 # -- names ------------------------------------------------------------------------------------

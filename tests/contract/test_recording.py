@@ -224,7 +224,7 @@ def test_a_writer_that_expects_an_empty_session_is_told_of_its_head(ledger: Ledg
         ({"query": b"q"}, "a query is text, a message, or a list"),
         ({"response": a_message(role="user")}, "response is an assistant's message, not a user's"),
         ({"usage": Usage(1 << 70)}, "too large|out of range"),
-        ({"colour": "blue"}, "no such field"),
+        ({"colour": "blue"}, "no field 'colour'"),
         ({"id": 'a "quoted" id'}, "cannot be an id"),
         ({"id": ""}, "cannot be an id"),
         ({"id": 5}, "an id is 5"),

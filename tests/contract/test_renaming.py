@@ -379,3 +379,33 @@ def test_the_asyncio_ledger_corrects_names_too(address: str) -> None:
             assert (await ledger.unmerge(other)).status == "active"
 
     asyncio.run(correct())
+
+
+def test_a_renamed_session_keeps_its_place_in_the_list(ledger: Ledger) -> None:
+    chain(ledger, "older", 1)
+    chain(ledger, "newer", 1)
+    before = ledger.session("older")
+
+    renamed = ledger.rename("older", "named")
+
+    assert renamed.updated_at == before.updated_at
+    assert [session.label for session in ledger.sessions()] == ["newer", "named"]
+    assert ledger.history("named")[0].reason == "rename"
+    assert list(ledger.audit()) == []
+
+
+def test_a_rename_that_counted_as_an_update_passes_the_audit(ledger: Ledger, raw: Raw) -> None:
+    """As versions before this one recorded it."""
+    chain(ledger, "main", 1)
+    renamed_at = ledger.session("main").updated_at + 60_000
+    ledger.rename("main", "named")
+    with raw.unguarded():
+        raw.execute(f"UPDATE session_history SET changed_at = {renamed_at} WHERE reason = 'rename'")
+        raw.execute(f"UPDATE sessions SET updated_at = {renamed_at}")
+    assert list(ledger.audit()) == []
+
+    with raw.unguarded():
+        raw.execute(f"UPDATE sessions SET updated_at = {renamed_at + 1}")
+    assert [finding.rule for finding in ledger.audit()] == ["history_time"]
+    with raw.unguarded():
+        raw.execute(f"UPDATE sessions SET updated_at = {renamed_at}")

@@ -276,7 +276,7 @@ def test_what_cannot_be_changed_of_a_session_is_refused(ledger: Ledger, raw: Raw
         ledger.update_session("main", thread_id="x")
     with pytest.raises(Refused, match="'colour' cannot be changed here"):
         ledger.annotate("main", colour="blue")
-    with pytest.raises(Refused, match="rules forbid this"):
+    with pytest.raises(Refused, match="task_status is 'dreaming'"):
         ledger.update_session("main", task_status="dreaming")
     with pytest.raises(Refused):
         ledger.archive("main", "vanished")  # type: ignore[arg-type]

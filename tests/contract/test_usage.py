@@ -194,6 +194,82 @@ def test_what_makes_no_sense_is_refused(ledger: Ledger, asked: dict[str, Any]) -
         ledger.usage(**asked)
 
 
+@pytest.mark.parametrize("split", ["model", "project", "agent"])
+def test_the_parts_of_a_line_add_up_to_it(ledger: Ledger, split: Any) -> None:
+    spend(ledger)
+    spend(ledger, model="gpt-5.5", workspace_path="/q")
+    ledger.create_session(Session("other", origin="codex"))
+    spend(ledger, "other", at=NOON + DAY)
+
+    first, second = ledger.usage("day", split=split).lines
+
+    keys_of = {"model": {"claude-opus-5", "gpt-5.5"}, "project": {"/p", "/q"}, "agent": {"native"}}
+    assert {part.key for part in first.parts} == keys_of[split]
+    assert sum(part.spent.cost_microdollars or 0 for part in first.parts) == (
+        first.spent.cost_microdollars
+    )
+    assert [part.spent for part in second.parts] == [second.spent]
+    assert ledger.usage("day").lines[0].parts == ()
+    with pytest.raises(Refused):
+        ledger.usage("session", split=split)
+
+
+def test_turns_of_an_agent_or_without_a_model_can_be_selected(ledger: Ledger) -> None:
+    ledger.create_session(Session("other", origin="codex"))
+    spend(ledger, "other")
+    spend(ledger, model=None)
+
+    assert keys(ledger.usage("model", agent="codex")) == [("claude-opus-5", 1)]
+    assert keys(ledger.usage("session", agent="codex")) == [("other", 1)]
+    assert keys(ledger.usage("session", model="(none)")) == [("main", 1)]
+    assert ledger.usage(agent="nobody").total.turns == 0
+
+
+def test_sessions_add_up_with_their_abandoned_turns(ledger: Ledger) -> None:
+    """A turn that was undone, or whose branch no session has, was paid for all the same."""
+    first = spend(ledger)
+    spend(ledger, model="gpt-5.5")
+    ledger.undo("main")
+    spend(ledger)
+    ledger.fork(first, label="branch")
+    spend(ledger, "branch")
+    ledger.move("branch", first)
+
+    report = ledger.usage("session")
+
+    assert keys(report) == [("main", 4)]
+    assert report.lines[0].spent == report.total == ledger.usage().total
+    filtered = ledger.usage("session", model="gpt-5.5", since=NOON, until=NOON + DAY)
+    assert keys(filtered) == [("main", 1)]
+
+
+def test_a_session_costs_its_thread_and_its_subagents(ledger: Ledger) -> None:
+    root = spend(ledger)
+    spend(ledger)
+    for label, parent in (("child", "main"), ("grandchild", "child")):
+        ledger.create_session(Session(label, is_subagent=True, parent_session_label=parent))
+        spend(ledger, label, model="gpt-5.5")
+    ledger.fork(root, label="fork")
+
+    usage = ledger.session_usage(["main", "fork", "child", "missing"])
+
+    assert usage.keys() == {"main", "fork", "child"}
+    assert (usage["main"].own.turns, usage["main"].subagents.turns) == (2, 2)
+    assert usage["main"].total.cost_microdollars == ledger.usage().total.cost_microdollars
+    assert (usage["fork"].own.turns, usage["fork"].subagents) == (1, Spent())
+    assert (usage["child"].own.turns, usage["child"].subagents.turns) == (1, 1)
+
+
+def test_a_turn_costs_what_the_report_counts_for_it(ledger: Ledger) -> None:
+    turn_id, unpriced = spend(ledger), spend(ledger, at=NOON + DAY, model="mystery")
+
+    costs = ledger.turn_usage([turn_id, unpriced, "missing"])
+
+    assert costs.keys() == {turn_id, unpriced}
+    assert costs[turn_id] == ledger.usage(until=NOON + DAY).total
+    assert (costs[unpriced].cost_microdollars, costs[unpriced].unpriced_turns) == (None, 1)
+
+
 # -- tools ------------------------------------------------------------------------------------
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
+import inspect
 import re
+import typing
+from collections import defaultdict
+from types import FunctionType
 
 import pytest
 
 import agents_ledger
-from agents_ledger import Ledger
-from scripts.reference import FOLDER, MADE, PAGES
+from agents_ledger import Ledger, LedgerError
+from scripts.reference import FOLDER, MADE, PAGES, type_names
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -24,6 +29,48 @@ def test_every_public_name_and_verb_has_an_entry() -> None:
 
     assert [name for name in verbs if f"#### `{name}`" not in page] == []
     assert [name for name in agents_ledger.__all__ if name not in page] == []
+
+
+# Of the objects for servers and brokers, and the tables of docs/reference/policy.md.
+SPELLED_ELSEWHERE = {
+    *("ClaimEnding", "GraftedTurn", "NewEntry", "Row", "SessionCheck", "TranscriptPage", "Urgent"),
+    *("ContextLimits", "EngineChoice", "GrantEntry", "Persona", "Workers", "Zone"),
+}
+
+
+def test_every_member_of_a_public_class_has_an_entry() -> None:
+    page = PAGES["library.md"]()
+    values, _, errors = page.partition("\n## Types\n")
+    sections: dict[str, str] = defaultdict(str)
+    for section in re.split(r"^###? ", values, flags=re.MULTILINE):
+        sections[re.match(r"\w*", section)[0]] += section  # type: ignore[index]
+    missing = []
+    for name in agents_ledger.__all__:
+        kind = getattr(agents_ledger, name)
+        if not inspect.isclass(kind) or name.startswith("Async"):
+            continue
+        entry = errors if issubclass(kind, LedgerError) else sections[name]
+        for member, attribute in inspect.getmembers_static(kind):
+            ours = isinstance(attribute, property | classmethod | FunctionType)
+            if ours and not member.startswith("_") and f"`{member}`" not in entry:
+                missing += [f"{name}.{member}"]
+
+    assert missing == []
+    for member in ("query", "response", "steps", "usage"):
+        assert f"#### `{member}`" in sections["Turn"]
+    assert "#### `of`" in sections["ToolCall"]
+    assert "| `id` |" in sections["LiveTurn"]
+    assert "| `id` |" in sections["LiveCall"]
+    assert "| `HeadMoved` | `label`, `expected`, `found`, `turn_id` |" in errors
+
+
+def test_every_type_in_a_signature_is_public_or_spelled_out() -> None:
+    page = PAGES["library.md"]()
+    spelled = set(re.findall(r"^\| `(\w+)` \| `", page.partition("\n## Types\n")[2], re.MULTILINE))
+    standard = {*dir(builtins), *dir(typing)}
+
+    assert type_names(page) - spelled - standard - set(agents_ledger.__all__) <= SPELLED_ELSEWHERE
+    assert {"Query", "Answer", "Ranking", "UsageBy", "Trigger", "AnswerFunction"} <= spelled
 
 
 def test_every_verb_route_and_table_says_what_it_is() -> None:

@@ -235,3 +235,14 @@ def test_a_whole_rerun_sends_the_query_of_a_compaction_too(run: Run, made: str) 
 
     assert (whole.code, len(whole.json["turns"])) == (0, 3)
     assert run("rerun", "work").code != 0
+
+
+def test_resume_of_a_turn_names_the_fork_to_make(run: Run, file: str) -> None:
+    with Ledger.open(file) as ledger:
+        turn = ledger.record("main", "q", "r")
+
+    answer = run("resume", turn.id)
+
+    assert answer.code == 5
+    assert f"{turn.id} is a turn" in answer.err
+    assert f"`agents-ledger fork {turn.id}`" in answer.err

@@ -67,10 +67,15 @@ def test_a_move_is_listed_and_undone(run: Run, ledger: Ledger, turns: list[Turn]
     assert second.id in limited.out
     assert first.id not in limited.out
 
-    assert run("undo", "main").out == f"main is at {first.id}\n"
+    undone = run("undo", "main")
+    assert undone.out == f"main is at {first.id}\n"
+    assert "To restore its head: `agents-ledger undo main`" in undone.err
+    assert "empty" not in undone.err
     assert ledger.head("main") == first.id
     assert run("undo", "main").out == f"main is at {second.id}\n"
-    assert run("undo", "main", "--move", str(moves[1]["id"])).code == 0
+    emptied = run("undo", "main", "--move", str(moves[1]["id"]))
+    assert emptied.code == 0
+    assert "It was empty before that move. No turn is removed: 2 turns kept." in emptied.err
     assert ledger.head("main") is None
     assert run("undo", "main", "--move", "999999").code == 3
     assert ledger.audit() == ()

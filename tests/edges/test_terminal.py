@@ -326,6 +326,27 @@ def test_sessions_show_their_titles_first_at_any_width(file: str, columns: int, 
         assert shown == {session.label for session in ledger.sessions()}
 
 
+@pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")
+@pytest.mark.parametrize(("columns", "wide_heads"), [(60, []), (80, []), (160, ["WHEN", "ACTION"])])
+def test_files_keep_file_and_session_at_any_width(
+    file: str, columns: int, wide_heads: list[str]
+) -> None:
+    path = "/home/dev/shop/apps/dashboard/src/components/ResultTable.tsx"
+    with Ledger.open(file) as ledger:
+        edit = ToolCall.of("Edit", {"path": path}, "ok")
+        ledger.record("codex:019f36b8-7808-7b53-b256-85144c802798", "q", "r", steps=[edit])
+
+    sent = on_a_terminal(
+        "--ledger", file, "files", "ResultTable.tsx", columns=str(columns), NO_COLOR="1"
+    )
+
+    lines = sent.replace("\r", "").splitlines()
+    assert all(terminal.width_of(line) <= columns for line in lines)
+    assert lines[0].split() == ["TURN", *wide_heads, "FILE", "SESSION"]
+    assert "ResultTable.tsx" in lines[1]
+    assert "codex:019f" in lines[1]
+
+
 @pytest.mark.finding("users-21")
 @pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")
 def test_long_output_is_paged_on_a_terminal(file: str, tmp_path: Path) -> None:

@@ -220,3 +220,13 @@ def test_thousands_of_turns_are_drawn_quickly(run: Run, ledger: Ledger) -> None:
     assert time.process_time() - begun < 5
     assert 200 < len(answer.out.splitlines()) < 500
     assert answer.out.splitlines()[0].startswith("5,100 turns · 101 sessions")
+
+
+def test_the_suggestion_for_more_trees_keeps_the_filters(run: Run, file: str) -> None:
+    with Ledger.open(file) as ledger:
+        for number in range(3):
+            ledger.record(f"s{number}", "q", "r")
+
+    printed = run("tree", "--limit", "1", "--since", "2026-01-01T05:00:00Z", "--all").err
+
+    assert "tree --limit 2 --since 2026-01-01T05:00:00Z --all`" in printed

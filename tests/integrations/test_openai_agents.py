@@ -74,6 +74,22 @@ def in_words(ledger: Ledger) -> list[str]:
     return [item.text for item in shown if isinstance(item, TextItem | ResultItem)]
 
 
+def test_calls_made_at_once_are_one_message_of_the_context(ledger: Ledger) -> None:
+    session = LedgerSession("main", ledger)
+    (call, one), (other_call, two) = called(), called(call_id="c2", output="4")
+    later = called(call_id="c3", output="5")
+    run(session.add_items([said("user", "1+2?"), call, other_call, one, two]))
+    run(session.add_items([*later, said("assistant", "3")]))
+
+    messages = ledger.context("main").as_openai()["messages"]
+
+    assert [message["role"] for message in messages] == [
+        *("user", "assistant", "tool", "tool", "assistant", "tool", "assistant")
+    ]
+    ids = [[c["id"] for c in message.get("tool_calls", ())] for message in messages]
+    assert ids == [[], ["c1", "c2"], [], [], ["c3"], [], []]
+
+
 def test_outputs_of_calls_made_at_once_under_one_id_are_taken_in_their_order(
     ledger: Ledger,
 ) -> None:
@@ -404,6 +420,23 @@ def test_a_run_of_the_sdk_is_one_turn_with_model_and_tokens(ledger: Ledger) -> N
     assert ledger.audit() == ()
 
 
+def test_a_run_that_raised_is_a_failed_turn_with_its_tokens(ledger: Ledger) -> None:
+    @function_tool(failure_error_function=None)
+    def add() -> str:
+        raise RuntimeError("no such number")
+
+    agent = Agent(name="a", model=Scripted(), tools=[add])
+    config = RunConfig(tracing_disabled=True)
+    session = LedgerSession("main", ledger)
+    with pytest.raises(Exception, match="no such number"):
+        run(Runner.run(agent, "1+2?", session=session, hooks=session.hooks, run_config=config))
+    run(session.add_items([said("user", "And now?"), said("assistant", "3")]))
+
+    first, second = ledger.thread("main").turns
+    assert (first.status, first.error) == ("failed", "the run ended without an answer")
+    assert (first.model, first.input_tokens, second.input_tokens) == ("gpt-scripted", 10, None)
+
+
 def test_a_turn_grows_with_each_batch_and_is_sealed_by_the_answer(
     ledger: Ledger, open_ledger: Callable[[], Ledger]
 ) -> None:
@@ -427,16 +460,26 @@ def test_a_turn_grows_with_each_batch_and_is_sealed_by_the_answer(
     assert run(elsewhere.get_items()) == [*(i for b in batches for i in b), said("assistant", "3")]
 
 
-def test_an_exchange_without_an_answer_ends_with_the_next_question(ledger: Ledger) -> None:
+@pytest.mark.parametrize("moved", [False, True])
+def test_an_exchange_without_an_answer_fails_at_the_next_question(
+    ledger: Ledger, moved: bool
+) -> None:
     session = LedgerSession("main", ledger)
     run(session.add_items([said("user", "one")]))
     run(session.add_items(called()[:1]))
+    others: list[Any] = []
+    if moved:  # by another writer
+        ledger.record("main", "zero", "0")
+        others = [said("user", "zero"), said("assistant", "0")]
     run(session.add_items([said("user", "two"), said("assistant", "2")]))
 
-    first, second = ledger.thread("main").turns
+    *_, first, second = ledger.thread("main").turns
+    assert (first.status, first.error) == ("failed", "the run ended without an answer")
     assert (first.response, [c.status for c in first.tool_calls]) == (None, ["cancelled"])
     assert second.response
+    assert ledger.audit() == ()
     assert run(session.get_items()) == [
+        *others,
         said("user", "one"),
         called()[0],
         said("user", "two"),

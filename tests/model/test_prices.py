@@ -33,7 +33,7 @@ def test_the_table_says_its_day() -> None:
     ],
 )
 def test_a_model_is_found_however_its_name_is_spelled(name: str) -> None:
-    assert prices.price(name) == prices.Price(5, 0.5, 6.25, 25)
+    assert prices.price(name) == prices.Price(5, 0.5, 6.25, 25, 10)
 
 
 def test_the_table_has_no_name_in_two_spellings() -> None:
@@ -54,7 +54,7 @@ def test_a_name_that_is_only_alike_has_no_price(name: str | None) -> None:
 
 
 def test_a_kind_without_a_price_costs_as_input() -> None:
-    assert prices.price("gpt-5-pro") == prices.Price(15, 15, 15, 120)
+    assert prices.price("gpt-5-pro") == prices.Price(15, 15, 15, 120, 15)
 
 
 def test_no_price_is_negative_and_a_cached_token_never_dearer() -> None:

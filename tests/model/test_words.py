@@ -11,5 +11,7 @@ LETTERS = "aé…─✅🎉\ufe0f\ufffd\ue000\ud800\u3000\u3042\u4e2d\uac00\uf90
 
 def test_a_text_is_taken_apart_wherever_it_has_letters_of_runs() -> None:
     for text in (*LETTERS, *map("".join, product(LETTERS, repeat=2))):
-        expected = tokenizer._RUN.sub(lambda run: f" {' '.join(tokenizer._pairs(run[0]))} ", text)
+        expected = tokenizer._runs().sub(
+            lambda run: f" {' '.join(tokenizer._pairs(run[0]))} ", text
+        )
         assert tokenizer.spaced(text) == expected

@@ -25,13 +25,15 @@ from agents_ledger.broker.tools import OfferedTool
 from agents_ledger.ledger.aio.async_ledger import AsyncLedger
 from agents_ledger.ledger.aio.async_queue import AsyncQueue
 from agents_ledger.ledger.search import routing
+from agents_ledger.ledger.sessions.queue_entries import checked_ask
+from agents_ledger.ledger.turns.recording import checked_step, messages_of
 from agents_ledger.model.agents.engine import AnswerFunction, Engine, as_engine
 from agents_ledger.model.errors import LedgerError, NotFound, Refused
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.installation import settings
 from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueMode
 from agents_ledger.model.sessions import DEFAULT_PERSONA, Session
-from agents_ledger.model.turns import Message, MessageSource, Query, TurnRole
+from agents_ledger.model.turns import Message, MessageSource, Query, TurnRole, check_text
 
 # Other processes write to the same ledger and cannot wake this one.
 POLL_SECONDS = 0.25
@@ -64,6 +66,16 @@ class Broker:
         summariser: Engine | AnswerFunction | None = None,
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
+        tools = tuple(tools)
+        for tool in tools:
+            if not isinstance(tool, OfferedTool):
+                name = getattr(tool, "__name__", "function")
+                raise Refused(f"a tool is an OfferedTool, not {tool!r:.80}", f"Use offer({name}).")
+        if engine is not None and not isinstance(engine, Engine):
+            raise Refused(
+                f"an engine is an Engine, not {engine!r:.80}",
+                "It has a `name` and a method `run(request)`.",
+            )
         self.ledger = ledger
         self._poll_seconds = poll_seconds
         self.policy = policy or Policy()
@@ -106,6 +118,7 @@ class Broker:
         """
         policy = policies.load(address)
         if model is not None:
+            check_text(model, "model")
             policy = replace(policy, engine=replace(policy.engine, name=None, model=model))
         async with (
             AsyncLedger.open(address, create=create) as ledger,
@@ -169,6 +182,7 @@ class Broker:
             workspace_path,
             reply_to,
         )
+        ask = checked_ask(ask, mode, id)  # before a fork is written
         label = destination.label or (await self.ledger.fork(destination.turn_id or "")).label
         entry = await self.queue.enqueue(
             label,
@@ -434,10 +448,9 @@ class Broker:
 
 def _messages(query: Query, source: MessageSource, target: str) -> tuple[Message, ...]:
     """The query as messages, with the target in their metadata."""
-    parts = (query,) if isinstance(query, (str, Message)) else tuple(query)
-    if not parts:
+    messages = tuple(map(checked_step, messages_of(query, source)))
+    if not messages:
         raise Refused("the message is empty", "Pass a text or messages as `query`.")
-    messages = (Message("user", part, source) if isinstance(part, str) else part for part in parts)
     metadata = {"routing": {"target": target}}
     return tuple(
         replace(message, metadata_json=prompts.with_more(message.metadata_json, metadata))

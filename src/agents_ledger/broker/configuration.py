@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from agents_ledger.broker.engines.registry import Engines
 from agents_ledger.broker.policy import Policy
 from agents_ledger.ledger.aio.async_ledger import AsyncLedger
+from agents_ledger.ledger.turns.recording import check_role
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents import permissions
 from agents_ledger.model.agents.config import Config, EffectiveConfig
@@ -50,6 +51,8 @@ def configure(
 ) -> Configured:
     """The configuration of the next turn. Refused or EngineError if it could not run."""
     configs.check_directives(directives)
+    if role is not None:
+        check_role(role)
     persona = policy.persona(continued.persona_id)
     role = role or ("worker" if continued.is_worker else persona.role)
     defaults = _defaults(policy, continued.persona_id, role)

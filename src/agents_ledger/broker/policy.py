@@ -201,6 +201,7 @@ class Policy(_PolicyTable, frozen=True):
         )
 
     def toolset(self, name: str) -> tuple[str, ...]:
+        """The patterns of a toolset. Refused if there is none of that name."""
         if name not in self.toolsets:
             raise Refused(f"the policy has no toolset {name!r}", "Add it under [toolsets].")
         return self.toolsets[name]

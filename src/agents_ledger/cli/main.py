@@ -18,15 +18,20 @@ if TYPE_CHECKING:
 # Heading in the help, then command: its module below this package, and its one-line summary.
 SECTIONS = {
     "Start": {
-        "up": ("servers.up", "Import the agents' history found here and open the Command Center."),
+        "up": ("servers.up", "Import the history found here and open the Command Center."),
         "import": ("transfer.imports", "Import the history of other agents."),
         "watch": ("transfer.imports", "Import continuously while agents write."),
+        "install": ("agents.install", "Connect agents: MCP server, skill and hooks."),
+        "uninstall": ("agents.install", "Remove what install has added to agents."),
     },
     "Explore": {
         "show": ("explore.show", "Show a turn, or the last turns of a session."),
         "tree": ("explore.tree", "Draw the tree of turns."),
         "search": ("explore.search", "Search turns by words, or by meaning."),
         "files": ("explore.search", "Find the turns that read or wrote a file."),
+        "recall": ("explore.ask", "Print the passages that answer a question."),
+        "fix": ("explore.ask", "Find what ended an error before."),
+        "how": ("explore.ask", "Show how a tool or a command was used with success."),
         "replay": ("explore.replay", "Replay a session step by step, at a chosen speed."),
         "compare": ("explore.compare", "Compare two branches since their common ancestor."),
         "usage": ("explore.usage", "Report turns, tokens and costs by day, model or agent."),
@@ -67,6 +72,7 @@ SECTIONS = {
         "serve": ("servers.serve", "Serve the Command Center and the HTTP API."),
         "token": ("servers.serve", "Create, list or revoke access tokens."),
         "mcp": ("servers.mcp", "Serve the ledger to other agents over MCP."),
+        "hook": ("agents.hook", "Answer an event of an agent; called by its hooks."),
     },
 }
 COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}

@@ -15,15 +15,15 @@ from typing import Any
 import click
 
 from agents_ledger.model.installation.program import as_typed
-from agents_ledger.model.text.sanitize import OTHERS, one_line, visible
+from agents_ledger.model.text.sanitize import OTHERS, csv_text, one_line, visible
 
 SCHEMA_VERSION = 1  # of every JSON answer
 PIPED_WIDTH = 100
 PIPED_HEIGHT = 24
 FLEXIBLE_MIN = 24  # columns of a terminal
+TRUNCATED_MIN = 16
 
-_UNSAFE_IN_JSON = re.compile(f"[\x7f{OTHERS}]")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_UNSAFE_IN_JSON = f"[\x7f{OTHERS}]"
 
 _STYLES = {
     "id": "36",
@@ -52,15 +52,6 @@ Span = str | tuple[str, str]  # text, or text and its style
 
 def lines_of(text: str) -> list[str]:
     return [line.rstrip("\r").expandtabs(4) for line in text.rstrip("\n").split("\n")]
-
-
-def spreadsheet_cell(value: object) -> object:
-    """A CSV cell that no spreadsheet evaluates: a leading quote marks a formula as text."""
-    if not isinstance(value, str):
-        return value
-    text = "\n".join(visible(line) for line in value.split("\n"))
-    # Spreadsheets evaluate such cells when a file is opened, and a formula can send data elsewhere.
-    return f"'{text}" if value.startswith(_FORMULA) else text
 
 
 # -- width ------------------------------------------------------------------------------------
@@ -165,12 +156,14 @@ class Output:
         right: Sequence[str] = (),
         flexible: str | None = None,
         optional: Sequence[str] = (),
+        truncated: Sequence[str] = (),
         shorten: Callable[[str, int], str] = fit,
     ) -> None:
         """Print aligned columns.
 
         On a terminal the flexible column, else the last, is shortened to the remaining width. While
-        that leaves too little of it, the optional columns are omitted, in their order.
+        that leaves too little of it, the optional columns are omitted, then the truncated ones
+        shortened, in their order.
         """
         lines = [[(head, "dim") for head in heads], *_cells(rows)]
         columns = list(zip(*lines, strict=True))
@@ -184,6 +177,13 @@ class Output:
                 del columns[names.index(name)]
                 names.remove(name)
             at = names.index(flexible)
+            for name in truncated:
+                place, missing = names.index(name), needed - _room(columns, at, self.width)
+                if missing > 0:
+                    most = max(TRUNCATED_MIN, _width(columns[place]) - missing)
+                    columns[place] = tuple(
+                        (fit(text, most), style) for text, style in columns[place]
+                    )
             room = max(1, _room(columns, at, self.width))
             columns[at] = tuple((shorten(text, room), style) for text, style in columns[at])
         widths = [_width(column) for column in columns]
@@ -246,14 +246,7 @@ class Output:
 
     def csv(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Print comma-separated values that no spreadsheet evaluates."""
-        import csv
-
-        buffer = io.StringIO(newline="")
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow([spreadsheet_cell(column) for column in columns])
-        for row in rows:
-            writer.writerow([spreadsheet_cell(value) for value in row])
-        click.echo(buffer.getvalue(), nl=False)
+        click.echo(csv_text(columns, rows), nl=False)
 
     def _write(self, text: str) -> None:
         if self._ascii:
@@ -302,7 +295,7 @@ def _json(value: Any, indent: int | None = None) -> str:
     import msgspec
 
     text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=indent)
-    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return re.sub(_UNSAFE_IN_JSON, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _render(spans: Sequence[Span], *, colour: bool) -> str:

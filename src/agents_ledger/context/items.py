@@ -92,7 +92,8 @@ class ItemBuilder:
 
 
 class _Walk:
-    """One turn, step by step. Calls of one message stand together, their results after them."""
+    """One turn, step by step. Calls that were made together stand together, their results after
+    them: those of one message, and those made before the message with the first one's result."""
 
     def __init__(self, row: ItemBuilder, turn: Turn, part: Part) -> None:
         self.row = row
@@ -107,11 +108,14 @@ class _Walk:
             if message.role == "tool" and message.tool_call_id in called
         }
         self._asked = {message.id for message in turn.query}
+        self._awaited = set(self._answers)  # calls whose result messages are still to come
         for step in turn.steps:
             if isinstance(step, ToolCall):
                 self._call(step)
-            elif step.role != "tool" or step.tool_call_id not in called:
-                # Not for results whose call is recorded: those are shown directly after their call.
+            elif step.role == "tool" and step.tool_call_id in called:
+                # The result is shown directly after its call.
+                self._awaited.discard(step.tool_call_id)
+            elif not (self._await_results() and _is_blank(step)):
                 self._close()
                 self._message(step)
         self._close()
@@ -150,15 +154,19 @@ class _Walk:
             self.items.append(TextItem(role, sound(text), **self._where()))
 
     def _call(self, call: ToolCall) -> None:
-        if self._open and (
-            call.message_id is None or call.message_id != self._open[-1][1].message_id
-        ):
-            self._close()
+        if self._open and not self._await_results():
+            message_id = self._open[-1][1].message_id
+            if call.message_id is None or call.message_id != message_id:
+                self._close()
         call_id = self.row.call_id(call)
         self.items.append(
             CallItem(call_id, _tool_name(call), _params(call.params_json), **self._where())
         )
         self._open.append((call_id, call))
+
+    def _await_results(self) -> bool:
+        """Whether the results of all open calls come as messages later in the turn."""
+        return bool(self._open) and all(call.id in self._awaited for _, call in self._open)
 
     def _close(self) -> None:
         for call_id, call in self._open:
@@ -183,6 +191,11 @@ class _Walk:
             tuple(structs.replace(picture, **where) for picture in pictures),
             **where,
         )
+
+
+def _is_blank(message: Message) -> bool:
+    """Whether this is an assistant's message that holds nothing but its calls."""
+    return message.role == "assistant" and not message.content and not message.thinking
 
 
 def _tool_name(call: ToolCall) -> str:

@@ -58,6 +58,7 @@ ROLES: dict[str, MessageRole] = {
 PAGE = 6  # turns in the first page; an exchange has some four items
 NO_RESULT = "no result was added with the call"
 TAKEN_BACK = "the last item was taken back"
+NO_ANSWER = "the run ended without an answer"
 
 Item = dict[str, Any]
 
@@ -88,14 +89,17 @@ class LedgerSession:
         return await in_thread(self._items, limit)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Store items, all of them or none. A question begins a turn, an answer ends it."""
+        """Store items, all of them or none. A question begins a turn, an answer ends it.
+
+        The SDK does not report a run that raised: its turn fails when the next question comes.
+        """
         if not items:
             return
         new_items = [_plain(item) for item in items]
         exchange = await self._take()
         try:
             if exchange is not None and _is_question(new_items[0]):
-                await self._seal(exchange, [])
+                await self._fail(exchange)
             if exchange is not None and not exchange.sealed:
                 await self._continue(exchange, new_items)
             elif _is_question(new_items[0]) and not _is_answer(new_items[-1]):
@@ -174,7 +178,7 @@ class LedgerSession:
             exchange.items += items
 
     async def _seal(self, exchange: _OpenExchange, items: list[Item]) -> None:
-        """End an exchange with its last items, or without an answer."""
+        """End an exchange with its last items."""
         parts = exchange.matched.add(items, live=True)
         try:
             await exchange.turn.respond(
@@ -189,6 +193,20 @@ class LedgerSession:
             )
         exchange.sealed = True
         self.hooks.reset()
+
+    async def _fail(self, exchange: _OpenExchange) -> None:
+        """End an exchange without an answer. Its items stay: the next run sees them too."""
+        await exchange.turn.fail(NO_ANSWER, usage=self.hooks.usage, model=self.hooks.model)
+        exchange.sealed = True
+        self.hooks.reset()
+        turn_id = exchange.turn.id
+        while not await in_thread(self._follow, turn_id):
+            # Another writer was first: the turn is a branch now, and its items follow the head.
+            query, steps, response = ExchangeItems().add(exchange.items, live=False)
+            turn = await self._writing.record(
+                self.session_id, query, response, steps=steps, status="failed", error=NO_ANSWER
+            )
+            turn_id = turn.id
 
     async def _record(self, items: list[Item]) -> None:
         query, steps, response = ExchangeItems().add(items, live=False)
@@ -241,25 +259,34 @@ class LedgerSession:
 
     def _step_back(self, turn: Turn, remaining: Sequence[TResponseInputItem]) -> None:
         """Move the head to a turn's parent, and record the remaining items there."""
-        label = self._ledger.session(self.session_id).label
         turns = []
         if remaining:
             items = [_plain(item) for item in remaining]
             query, steps, response = ExchangeItems().add(items, live=False)
             fields = {"steps": tuple(steps)}
             turns.append(GraftedTurn(new_id(), turn.parent_turn_id, query, response, fields))
+        self._move(turn.id, turns[0].id if turns else turn.parent_turn_id, turns)
+
+    def _follow(self, turn_id: str) -> bool:
+        """Move the head from a failed turn's parent to the turn; False if it is not there."""
+        try:
+            self._move(self._ledger.get_turn(turn_id).parent_turn_id, turn_id)
+        except HeadMoved:
+            return False
+        return True
+
+    def _move(
+        self, expected: str | None, head: str | None, turns: Sequence[GraftedTurn] = ()
+    ) -> None:
+        """Move the head, unless another writer has moved it."""
+        label = self._ledger.session(self.session_id).label
 
         def check(session: Session | None) -> None:
-            head = session.thread_id if session else None
-            if head != turn.id:
-                raise HeadMoved(label, expected=turn.id, found=head)
+            found = session.thread_id if session else None
+            if found != expected:
+                raise HeadMoved(label, expected=expected, found=found)
 
-        self._ledger.graft(
-            Session(label),
-            turns=turns,
-            head=turns[0].id if turns else turn.parent_turn_id,
-            check=check,
-        )
+        self._ledger.graft(Session(label), turns=turns, head=head, check=check)
 
     def _clear(self) -> None:
         try:

@@ -175,7 +175,7 @@ class Core:
         self.recover_if_due()
         self.db.write(indexing.forget_all)
         index_queue.catch_up(self.db)
-        return int(self.db.read(lambda tx: tx.run("indexed_count"))[0][0])
+        return int(self.db.read(lambda tx: tx.run("indexed_count", limit=1 << 62))[0][0])
 
     def summarise(self) -> int:
         from agents_ledger.ledger.reports import daily_totals

@@ -9,7 +9,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Work
 
 if TYPE_CHECKING:
-    from agents_ledger.ledger.turns.live import LiveState
+    from agents_ledger.ledger.turns.live_state import LiveState
 
 P = ParamSpec("P")
 T = TypeVar("T")

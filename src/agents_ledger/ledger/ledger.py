@@ -16,7 +16,8 @@ from agents_ledger.ledger.sessions import heads, names
 from agents_ledger.ledger.subjects import Subjects
 from agents_ledger.ledger.turns import live, recording
 from agents_ledger.ledger.turns.batch_recording import RecordTurn
-from agents_ledger.ledger.turns.live import NO_RESPONSE, LiveState
+from agents_ledger.ledger.turns.live import NO_RESPONSE
+from agents_ledger.ledger.turns.live_state import LiveState
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import AnswerFunction, Engine, as_engine
 from agents_ledger.model.compaction import Compaction, Trigger
@@ -304,6 +305,8 @@ class Batch:
 class LiveTurn(Begins):
     """A turn being written. Leaving its block without a response fails it."""
 
+    id: str  # of the turn
+
     def __init__(
         self,
         ledger: Ledger,
@@ -392,9 +395,10 @@ class LiveTurn(Begins):
         )
         self.state.close(self._ledger._write(work))
 
-    def fail(self, error: str, *, usage: Usage | None = None) -> None:
+    def fail(self, error: str, *, usage: Usage | None = None, model: str | None = None) -> None:
         """Seal the turn as failed. What was committed stays; the head does not move."""
-        self.state.close(self._ledger._write(self.state.fail(error, usage or Usage())))
+        work = self.state.fail(error, usage or Usage(), model=model)
+        self.state.close(self._ledger._write(work))
 
     def __exit__(
         self,
@@ -414,6 +418,9 @@ class LiveTurn(Begins):
 
 class LiveCall(Begins):
     """A tool call in progress. Leaving its block by an error fails it."""
+
+    id: str  # of the call
+    call: ToolCall  # as it began
 
     def __init__(self, turn: LiveTurn, call: ToolCall) -> None:
         self._turn = turn

@@ -15,7 +15,7 @@ from agents_ledger.ledger.reports import transcripts
 from agents_ledger.ledger.reports.transcripts import TranscriptPage
 from agents_ledger.ledger.turns import grafting, threads, unfinished
 from agents_ledger.ledger.turns.grafting import GraftedTurn, SessionCheck
-from agents_ledger.model.reports.routing import Reason
+from agents_ledger.model.reports.routing import Route
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Turn
 
@@ -90,11 +90,12 @@ class Subjects(ReadVerbs):
         """Bring the search index up to date in a thread, while others write."""
         self._core.index_in_background()
 
-    def explain_route(self, target: str) -> tuple[str, tuple[Reason, ...]]:
-        """The turn or session that a target leads to and, for `smart:TEXT`, the reasons."""
+    def explain_route(self, target: str) -> tuple[str, Route | None]:
+        """The turn or session that a target leads to and, for `smart:TEXT`, the route, with its
+        confidence and reasons."""
         from agents_ledger.ledger.search import routing
 
-        return self._read(lambda tx: routing.reasoned(tx, target))
+        return self._read(lambda tx: routing.explained(tx, target))
 
     def read_transcript(
         self, target: str, read: Callable[[Iterator[TranscriptPage]], T], *, page: int | None

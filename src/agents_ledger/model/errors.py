@@ -29,6 +29,7 @@ from __future__ import annotations
 from typing import Literal
 
 EngineFault = Literal["overflow", "rate", "auth", "unavailable", "bad_request", "cancelled"]
+OPEN_TO_WRITE = "Open it without read_only=True."
 _ENGINE_HINTS: dict[EngineFault, str] = {
     "overflow": "Compact the session with `agents-ledger compact`, then retry.",
     "rate": "Wait a moment, then retry.",

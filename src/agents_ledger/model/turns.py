@@ -94,6 +94,12 @@ def check_text(value: object, name: str) -> None:
         raise Refused(f"{name} is {value!r:.80}", "It is text.")
 
 
+def check_limit(limit: object, most: int) -> None:
+    """Refuse a number of results that is not between 1 and `most`."""
+    if type(limit) is not int or not 1 <= limit <= most:
+        raise Refused(f"limit is {limit!r:.80}; it must be between 1 and {most}")
+
+
 def _plain(value: object) -> object:
     """Without numbers that are none: JSON has no word for them."""
     if isinstance(value, Mapping):
@@ -266,6 +272,7 @@ class Turn(Struct, frozen=True, gc=False):
     effective_config_json: str | None = None
     error: str | None = None
     projected: bool = False
+    long_cache_write_tokens: int | None = None  # of cache_write_tokens; imported turns
     depth: int = 0
     messages: Steps[Message] = ()
     tool_calls: Steps[ToolCall] = ()

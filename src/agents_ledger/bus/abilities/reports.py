@@ -27,7 +27,7 @@ class SearchInput(Input):
             description="Words and filters, as in docs/reference/search.md.",
         ),
     ]
-    order: Order = "newest"
+    order: Order = "relevance"
     limit: Limit = 20
     after: Next = None
 

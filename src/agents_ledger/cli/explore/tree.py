@@ -109,7 +109,11 @@ class Draw:
                 self._run.out.line()
             self._draw(self._tree(root), None)
         if len(roots) > limit:
-            more = f"There are more trees: `agents-ledger tree --limit {2 * limit}`."
+            words = ["agents-ledger", "tree", "--limit", str(2 * limit)]
+            for option, at in (("--since", since), ("--until", until)):
+                words += [option, humanize.iso(at)] if at is not None else []
+            words += ["--all"] if self._unfold else []
+            more = f"There are more trees: `{shlex.join(words)}`."
             note((as_typed(more), "dim"))
 
     def _tree(self, top: str) -> Tree:

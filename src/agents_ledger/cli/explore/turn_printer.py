@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from agents_ledger.cli.terminal import Output, Span, fit, lines_of
 from agents_ledger.model.compaction import NO_MODEL, Compaction
+from agents_ledger.model.files.file_tools import touched
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session, Thread
 from agents_ledger.model.text import humanize
-from agents_ledger.model.turns import OPEN_CALL, SEALED, Message, ToolCall, Turn
+from agents_ledger.model.turns import OPEN_CALL, SEALED, Message, MessageFile, ToolCall, Turn
 from agents_ledger.render import summaries
+from agents_ledger.render.injected import injected_name, is_folded
 
 LINES_MAX = 30  # per text without --full
 TEXT_MAX = 4000
@@ -32,6 +34,7 @@ class TurnPrinter:
         self.out = out
         self.full = full
         self.now = now_ms()
+        self._touched: set[tuple[str, str]] = set()  # the files of the turn's calls
 
     def session(self, session: Session, thread: Thread) -> None:
         facts = [
@@ -64,6 +67,9 @@ class TurnPrinter:
         self.end(turn)
 
     def begin(self, turn: Turn, depth: int) -> None:
+        self._touched = {
+            file for call in turn.tool_calls for file in touched(call.tool_name, call.params_json)
+        }
         mark, style = MARKS[turn.status]
         if turn.compaction is not None:
             mark, style = "▬", "seam"
@@ -110,10 +116,17 @@ class TurnPrinter:
         if message.thinking:
             self.out.line("  ", ("thinking", "dim"))
             self._body(message.thinking, "dim")
-        if _has_text(message):
+        if is_folded(message) and not self.full:
+            size = humanize.size(len(message.content or ""))
+            self.out.line("  ", (injected_name(message), "title"), (f"  {size}", "dim"))
+        elif self._has_text(message):
             self.out.line("  ", (message.role, "title"), (f"  {source}", "dim"))
-            self._body(message.content or "")
-        for file in message.files:
+            if message.content:
+                self._body(message.content)
+        self._message_details(message)
+
+    def _message_details(self, message: Message) -> None:
+        for file in self._files(message):
             at = f":{file.line_start}" if file.line_start is not None else ""
             at += f"-{file.line_end}" if file.line_end is not None else ""
             self.out.wrapped("    ", (f"{file.kind} {file.file_path}{at}", "dim"))
@@ -126,6 +139,17 @@ class TurnPrinter:
                     "    ", (f"code {block.language or ''} {block.file_path or ''}", "dim")
                 )
                 self._body(block.content)
+
+    def _files(self, message: Message) -> list[MessageFile]:
+        """The files of a message; those of the turn's calls are in the lines of the calls."""
+        return [file for file in message.files if (file.kind, file.file_path) not in self._touched]
+
+    def _has_text(self, message: Message) -> bool:
+        """Whether the role line is printed. A message of a user always is: it may be an image."""
+        if message.content and not message.content.isspace():
+            return True
+        has_details = self._files(message) or message.lints or (self.full and message.codeblocks)
+        return not message.thinking and (message.role == "user" or bool(has_details))
 
     def _call(self, call: ToolCall) -> None:
         outcome = fit(summaries.outcome(call, most=OUTCOME_MAX), OUTCOME_MAX)
@@ -156,13 +180,6 @@ class TurnPrinter:
             return
         self.out.text("\n".join(lines[:LINES_MAX])[:TEXT_MAX], "    ", style)
         self.out.line("    ", (f"… of {humanize.size(len(text))} (--full)", "dim"))
-
-
-def _has_text(message: Message) -> bool:
-    """Whether the role line is printed. A message of a user always is: it may be an image."""
-    if message.content and not message.content.isspace():
-        return True
-    return not message.thinking and (message.role == "user" or bool(message.has_details))
 
 
 def status_word(turn: Turn) -> str:

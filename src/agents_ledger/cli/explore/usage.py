@@ -19,7 +19,14 @@ from agents_ledger.cli.command import (
 )
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.reports.usage import Spent, UsageBy, UsageLine, UsageReport
+from agents_ledger.model.reports.usage import (
+    CSV_COLUMNS,
+    NOT_RECORDED,
+    Spent,
+    UsageBy,
+    UsageLine,
+    UsageReport,
+)
 from agents_ledger.model.text import humanize
 from agents_ledger.model.text.dates import local_zone
 from agents_ledger.model.text.periods import UNDATED, Period
@@ -29,11 +36,6 @@ SESSIONS = 20
 PERCENT = 100
 MODELS_MAX = 40  # columns of a terminal
 FIGURES = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TOKENS", "COST")
-CSV = (
-    "turns", "failed", "tool_calls", "fresh_input_tokens", "cached_input_tokens",
-    "cache_write_tokens", "paid_output_tokens", "reasoning_tokens", "total_tokens",
-    "cost_microdollars", "unpriced_turns", "turns_without_tokens",
-)  # fmt: skip
 
 
 @command
@@ -84,7 +86,7 @@ def usage(
     if run.as_json:
         run.out.json(**to_builtins(report))
     elif as_csv:
-        run.out.csv((report.by, *CSV, "models"), _csv_rows(report))
+        run.out.csv((report.by, *CSV_COLUMNS, "models"), _csv_rows(report))
     elif not report.total.turns:
         note("No turn matches.")
     else:
@@ -94,7 +96,7 @@ def usage(
 
 def _csv_rows(report: UsageReport) -> Iterator[list[object]]:
     for line in report.lines:
-        values = [getattr(line.spent, name) for name in CSV]
+        values = [getattr(line.spent, name) for name in CSV_COLUMNS]
         yield [_name(line, report), *values, _models(line)]
 
 
@@ -117,7 +119,7 @@ def _name(line: UsageLine, report: UsageReport) -> str:
     is_period = report.by == "block" or report.by in get_args(Period)
     if is_period and (line.key or "") < UNDATED:
         return "undated"
-    return line.key or "(none)"
+    return line.key or NOT_RECORDED
 
 
 def _row(key: str, spent: Spent) -> list[Span]:
@@ -134,7 +136,7 @@ def _row(key: str, spent: Spent) -> list[Span]:
 
 
 def _models(line: UsageLine) -> str:
-    return ", ".join(dict.fromkeys(usage.model or "(none)" for usage in line.models))
+    return ", ".join(dict.fromkeys(usage.model or NOT_RECORDED for usage in line.models))
 
 
 def cost(spent: Spent) -> str:

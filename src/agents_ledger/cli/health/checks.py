@@ -24,6 +24,7 @@ from agents_ledger.ledger.maintenance import audit as rules
 from agents_ledger.ledger.maintenance import doctor as doctors
 from agents_ledger.ledger.maintenance.doctor import Fact, Level
 from agents_ledger.model.errors import Damaged
+from agents_ledger.model.ids import now_ms
 from agents_ledger.model.installation import settings
 from agents_ledger.model.installation.program import as_typed
 from agents_ledger.model.sessions import Finding
@@ -146,6 +147,7 @@ def doctor(run: Invocation, *, full: bool) -> int:
         Fact("system", f"{platform.system()} {platform.release()}"),
         *ledger_facts,
         *_source_facts(run, exists=error is None),
+        *_hook_facts(run),
     ]
     if run.as_json:
         run.out.json(facts=facts)
@@ -177,6 +179,19 @@ def _source_facts(run: Invocation, *, exists: bool) -> Iterator[Fact]:
     if faults:
         remark = ", ".join(f"{fault.path}: {fault.what}" for fault in faults[:PATHS_MAX])
         yield Fact("folders_not_read", len(faults), "note", remark)
+
+
+def _hook_facts(run: Invocation) -> Iterator[Fact]:
+    """Hooks hide their failures from agents: they are reported here."""
+    from agents_ledger.agents.hook_files import failures, folder_of
+
+    recent = failures(run.address)
+    if recent:
+        last = recent[-1]
+        when = humanize.age(last.at_ms, now_ms())
+        where = f"All are in {folder_of(run.address) / 'failures.jsonl'}; remove it when solved."
+        remark = f"last {when}, {last.event} of {last.agent or 'an agent'}: {last.error}. {where}"
+        yield Fact("hook_failures", len(recent), "problem", remark)
 
 
 def _paths(files: list[ExpiringFile]) -> str:

@@ -19,6 +19,7 @@ PORT = 8718
 
 @command
 @click.option("--write", is_flag=True, help="Also offer the tools that write.")
+@click.option("--all", "every", is_flag=True, help="Also offer the abilities of the bus.")
 @click.option(
     "--http", is_flag=True, help="Serve over HTTP with access tokens instead of stdin and stdout."
 )
@@ -37,6 +38,7 @@ def mcp(
     run: Invocation,
     *,
     write: bool,
+    every: bool,
     http: bool,
     host: str,
     port: int,
@@ -45,8 +47,8 @@ def mcp(
 ) -> None:
     """Serve the ledger to other agents over MCP until they disconnect.
 
-    Without --write the ledger is opened read-only. Create tokens for --http with
-    `agents-ledger token create`.
+    At most 12 tools are offered, unless --all. Without --write the ledger is opened read-only.
+    Create tokens for --http with `agents-ledger token create`.
     """
     extras.check("mcp", "the MCP server", "mcp")
     if http and host not in LOOPBACK and not insecure:
@@ -58,7 +60,7 @@ def mcp(
 
     with _opened(run, write=write) as ledger:
         if not http:
-            serve_stdio(ledger, write=write)
+            serve_stdio(ledger, write=write, every=every)
             return
         with _listen(host, port) as listening:
             name = f"[{host}]" if ":" in host else host
@@ -70,7 +72,7 @@ def mcp(
                 note(("Clients need an access token. Press Ctrl-C to stop the server.", "dim"))
             sys.stdout.flush()
             names = ("127.0.0.1", "localhost", "[::1]", name, *allow_host)
-            serve_http(ledger, listening, write=write, hosts=names)
+            serve_http(ledger, listening, write=write, every=every, hosts=names)
 
 
 def _opened(run: Invocation, *, write: bool) -> Ledger:

@@ -188,7 +188,7 @@ class Beginning:
         commands = (
             ("list the sessions", f"{here} sessions"),
             ("show the conversation", f"{here} show {label}"),
-            ("ask its last question again, on a branch", f"{here} fork {label} --before"),
+            ("branch off at its last turn", f"{here} fork {label}"),
             ("check the ledger", f"{here} audit"),
             ("let Claude Code search it", f"claude mcp add agents-ledger -- {anywhere} mcp"),
         )

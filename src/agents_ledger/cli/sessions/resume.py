@@ -8,8 +8,9 @@ import click
 
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import note
+from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.imports.resuming import command_here, command_there
-from agents_ledger.model.sessions import NATIVE
+from agents_ledger.model.sessions import NATIVE, Session
 
 if TYPE_CHECKING:
     from agents_ledger.ledger.ledger import Ledger
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def resume(run: Invocation, *, session: str) -> None:
     """Print the command that continues a session in its agent, or else in the ledger."""
     with run.reading() as ledger:
-        stored = ledger.session(ledger.lookup(session))
+        stored = _session(ledger, ledger.lookup(session))
         turn = ledger.get_turn(stored.thread_id) if stored.thread_id else None
         folder = _folder(ledger, stored.label, turn)
     there = command_there(stored, folder)
@@ -36,6 +37,16 @@ def resume(run: Invocation, *, session: str) -> None:
         note((f"No command of {agent} continues it; this continues it in the ledger.", "dim"))
     elif continued_here:
         note(("It was continued in the ledger; its agent lacks the newest turns.", "live"))
+
+
+def _session(ledger: Ledger, target: str) -> Session:
+    try:
+        return ledger.session(target)
+    except NotFound:  # lookup() found a turn
+        raise Refused(
+            f"{target} is a turn; a session is continued at its head",
+            f"Create a session at the turn: `agents-ledger fork {target}`.",
+        ) from None
 
 
 def _folder(ledger: Ledger, label: str, turn: Turn | None) -> str | None:

@@ -185,11 +185,21 @@ def history(run: Invocation, *, session: str, limit: int) -> None:
 def undo(run: Invocation, *, session: str, move: int | None) -> None:
     """Move a session's head back to where it was before a move listed by `history`.
 
-    No turn is removed, and undoing is itself a move.
+    No turn is removed, and undoing is itself a move: undo again to restore the head. The import of
+    a session is one move; undoing it leaves the session empty.
     """
     with run.writing() as ledger:
-        changed = ledger.undo(ledger.lookup(session), move)
+        label = ledger.lookup(session)
+        head = ledger.head(label)
+        changed = ledger.undo(label, move)
+        lost = ledger.thread(head, last=0).depth if head and changed.thread_id is None else 0
     _print_session(run, changed, " is at ", (changed.thread_id or "no turn", "id"))
+    if lost:
+        turns = humanize.count(lost, "turn")
+        terminal.note((f"It was empty before that move. No turn is removed: {turns} kept.", "dim"))
+    if head != changed.thread_id:
+        restore = shlex.join(["agents-ledger", "undo", changed.label])
+        terminal.note((as_typed(f"To restore its head: `{restore}`."), "dim"))
 
 
 def _print_session(run: Invocation, session: Session, *spans: Span) -> None:

@@ -130,7 +130,10 @@ def _print(run: Invocation, lines: Sequence[SessionLine]) -> None:
 def _title(line: SessionLine) -> str:
     """The title or task, else what was asked first."""
     session = line.session
-    title = session.title or session.task_description or line.first_prompt or line.last_prompt
+    prompt = line.first_prompt or line.last_prompt
+    if session.created_as == "fork":  # its first prompt is that of the session it branched off
+        prompt = line.last_prompt or prompt
+    title = session.title or session.task_description or prompt
     return f"{'★ ' if session.starred else ''}{title or '(untitled)'}"
 
 
@@ -155,16 +158,20 @@ def fork(
     if label == "":
         raise click.BadParameter("the label is empty", param_hint="'--label'")
     with run.writing() as ledger:
-        turn_id, reasons = ledger.explain_route(target)
+        turn_id, route = ledger.explain_route(target)
         session = ledger.fork(turn_id, label=label, before=before, persona_id=persona)
         depth = ledger.thread(session.label, last=0).depth
+    reasons = () if route is None else route.proposals[0].reasons
     if run.as_json:
-        run.out.json(session=session, depth=depth, reasons=reasons)
+        confidence = None if route is None else route.confidence
+        run.out.json(session=session, depth=depth, confidence=confidence, reasons=reasons)
         return
     where: list[Span] = ["empty"]
     if session.thread_id:
         where = ["at turn ", (session.thread_id, "id"), f", with {humanize.count(depth, 'turn')}"]
     run.out.line((session.label, "label"), " is a new session, ", *where)
+    if route is not None:
+        run.out.line((f"  confidence {route.confidence:.2f}", "dim"))
     for reason in reasons:
         words = ", ".join((*reason.terms, *reason.files))
         run.out.line(("  because ", "dim"), (reason.turn_id, "id"), f" mentions {words}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
     from agents_ledger.ledger.face import Face
-    from agents_ledger.ledger.turns.live import LiveState
+    from agents_ledger.ledger.turns.live_state import LiveState
 
 P = ParamSpec("P")
 T = TypeVar("T")

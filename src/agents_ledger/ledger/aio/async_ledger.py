@@ -13,7 +13,8 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.sessions import heads, names
 from agents_ledger.ledger.turns import live, recording
 from agents_ledger.ledger.turns.batch_recording import RecordTurn
-from agents_ledger.ledger.turns.live import NO_RESPONSE, LiveState
+from agents_ledger.ledger.turns.live import NO_RESPONSE
+from agents_ledger.ledger.turns.live_state import LiveState
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import AnswerFunction, Engine, as_engine
 from agents_ledger.model.compaction import Compaction, Trigger
@@ -307,6 +308,8 @@ class AsyncBatch:
 class AsyncLiveTurn(AsyncBegins):
     """A turn being written. Leaving its block without a response fails it."""
 
+    id: str  # of the turn
+
     def __init__(
         self,
         ledger: AsyncLedger,
@@ -395,9 +398,12 @@ class AsyncLiveTurn(AsyncBegins):
         )
         self.state.close(await self._ledger._write(work))
 
-    async def fail(self, error: str, *, usage: Usage | None = None) -> None:
+    async def fail(
+        self, error: str, *, usage: Usage | None = None, model: str | None = None
+    ) -> None:
         """Seal the turn as failed. What was committed stays; the head does not move."""
-        self.state.close(await self._ledger._write(self.state.fail(error, usage or Usage())))
+        work = self.state.fail(error, usage or Usage(), model=model)
+        self.state.close(await self._ledger._write(work))
 
     async def __aexit__(
         self,
@@ -417,6 +423,9 @@ class AsyncLiveTurn(AsyncBegins):
 
 class AsyncLiveCall(AsyncBegins):
     """A tool call in progress. Leaving its block by an error fails it."""
+
+    id: str  # of the call
+    call: ToolCall  # as it began
 
     def __init__(self, turn: AsyncLiveTurn, call: ToolCall) -> None:
         self._turn = turn

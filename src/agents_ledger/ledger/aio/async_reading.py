@@ -17,12 +17,27 @@ from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.compaction import Compaction, CompactionPlan, Trigger
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.reports.ask import Fixes, Recalled, ToolExamples
 from agents_ledger.model.reports.comparison import Comparison, WrittenFile
 from agents_ledger.model.reports.events import Digest, Event
 from agents_ledger.model.reports.routing import Route
-from agents_ledger.model.reports.search import Action, Found, Ranking, Touched
+from agents_ledger.model.reports.search import (
+    Action,
+    Found,
+    Ranking,
+    SearchFacets,
+    ThreadMatches,
+    Touched,
+)
 from agents_ledger.model.reports.trees import Headline, Tree
-from agents_ledger.model.reports.usage import ToolUsage, UsageBy, UsageReport
+from agents_ledger.model.reports.usage import (
+    SessionUsage,
+    Spent,
+    ToolUsage,
+    UsageBy,
+    UsageReport,
+    UsageSplit,
+)
 from agents_ledger.model.sessions import (
     Alias,
     EngineCheck,
@@ -324,7 +339,7 @@ class AsyncReadVerbs(AsyncFace):
         text: str,
         *,
         limit: int = 20,
-        order: Ranking = "newest",
+        order: Ranking = "relevance",
         after: str | None = None,
         embedder: Embedder | None = None,
     ) -> Found:
@@ -345,6 +360,53 @@ class AsyncReadVerbs(AsyncFace):
                 now_ms=now_ms(),
                 embedder=embedder,
             )
+        )
+
+    async def search_facets(self, text: str) -> SearchFacets:
+        """The agents, projects, kinds of text and periods of the turns that match a query, with
+        the number of turns of each. At most the newest 1,000 turns are counted."""
+        from agents_ledger.ledger.search import facets
+
+        return await self._read(lambda tx: facets.facets(tx, text, now_ms=now_ms()))
+
+    async def find_in_thread(self, target: str, text: str, *, limit: int = 500) -> ThreadMatches:
+        """The messages and calls of a thread that have these words one after the other, from the
+        root to the head. The last word may be the beginning of a longer one."""
+        from agents_ledger.ledger.search import thread_search
+
+        return await self._read(lambda tx: thread_search.find(tx, target, text, limit=limit))
+
+    async def fix(self, error: str, *, limit: int = 3, after: str | None = None) -> Fixes:
+        """What ended an error like this one before: the calls between it and the next success.
+
+        For the next page, pass `next` of the result as `after`.
+        """
+        from agents_ledger.ledger.ask import fixes
+
+        return await self._read(lambda tx: fixes.fix(tx, error, limit=limit, after=after))
+
+    async def how(self, name: str, *, limit: int = 5, after: str | None = None) -> ToolExamples:
+        """How a tool, or a command by its first words, was used with success.
+
+        The newest turns that called it are read. For the next page, pass `next` of the result as
+        `after`.
+        """
+        from agents_ledger.ledger.ask import examples
+
+        return await self._read(lambda tx: examples.how(tx, name, limit=limit, after=after))
+
+    async def recall(
+        self, question: str, *, budget: int = 2000, after: str | None = None
+    ) -> Recalled:
+        """The passages that answer a question best, with their context, in at most `budget` tokens.
+
+        The question may have the operators of search(). For the next page, pass `next` of the
+        result as `after`.
+        """
+        from agents_ledger.ledger.ask import passages
+
+        return await self._read(
+            lambda tx: passages.recall(tx, question, budget=budget, after=after, now_ms=now_ms())
         )
 
     async def files(
@@ -415,18 +477,39 @@ class AsyncReadVerbs(AsyncFace):
         until: int | None = None,
         project: str | None = None,
         model: str | None = None,
+        agent: str | None = None,
+        split: UsageSplit | None = None,
         zone: Zone | None = None,
         limit: int | None = None,
     ) -> UsageReport:
         """Turns, tokens and costs by day, week, month, five-hour block, model, agent, project or
-        session. `project` and `model` are names, or words of them as in a search.
+        session. `project` and `model` are names, or words of them as in a search; `(none)`: turns
+        that record none.
 
-        `zone` is the time zone in which days begin; the default is UTC.
+        With `split`, each line has parts by model, project or agent. `zone` is the time zone in
+        which days begin; the default is UTC.
         """
         from agents_ledger.ledger.reports import usage
 
-        turns = usage.TurnFilter(since, until, project, model)
-        return await self._read(lambda tx: usage.usage(tx, by, turns, zone=zone, limit=limit))
+        turns = usage.TurnFilter(since, until, project, model, agent)
+        return await self._read(
+            lambda tx: usage.usage(tx, by, turns, split=split, zone=zone, limit=limit)
+        )
+
+    async def session_usage(self, labels: Iterable[str]) -> dict[str, SessionUsage]:
+        """Tokens and cost of sessions' threads and of their subagents, in one statement.
+
+        Sessions that are unknown or have no turns are left out.
+        """
+        from agents_ledger.ledger.reports import usage
+
+        return await self._read(lambda tx: usage.of_sessions(tx, labels))
+
+    async def turn_usage(self, turn_ids: Iterable[str]) -> dict[str, Spent]:
+        """Tokens and cost of turns, in one statement; unknown ids are left out."""
+        from agents_ledger.ledger.reports import usage
+
+        return await self._read(lambda tx: usage.of_turns(tx, turn_ids))
 
     async def tools(
         self, *, since: int | None = None, until: int | None = None, limit: int | None = None

@@ -95,6 +95,10 @@ class WrittenSummary(Struct, frozen=True):
 
 def add_strategy(strategy: Strategy) -> None:
     """Register a strategy of your own under its name."""
+    if not isinstance(strategy, Strategy):
+        raise Refused(
+            f"a strategy is a Strategy, not {strategy!r:.80}", "Use Strategy(name, choose)."
+        )
     if strategy.name in _strategies():
         raise Refused(f"there is a strategy {strategy.name!r} already", "Choose another name.")
     _added[strategy.name] = strategy

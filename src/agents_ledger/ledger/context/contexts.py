@@ -102,6 +102,9 @@ def context(
     count: Counter = estimate_tokens,
 ) -> Context:
     """The context of a target; see Ledger.context."""
+    for name, number in (("budget", budget), ("last", last)):
+        if number is not None and type(number) is not int:
+            raise Refused(f"{name} is {number!r:.80}", "It is a whole number.")
     if (budget is not None and budget < 1) or last < 0:
         raise Refused(f"a budget of {budget} tokens with the last {last} turns cannot be kept")
     new_query = tuple(map(recording.checked_step, recording.messages_of(query or ())))

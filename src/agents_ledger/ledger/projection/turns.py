@@ -117,7 +117,7 @@ def write_batch(tx: Transaction, changes: Sequence[Change]) -> list[Turn]:
     _move_heads_to_answers(tx, due)
     new = [change.turn for change in changes if change.stored is None and whole]
     new_ids = {turn.id for turn in new}
-    index_queue.changed(tx, [c.turn.id for c in changes if c.turn.id not in new_ids])
+    index_queue.grown(tx, [c.turn.id for c in changes if c.turn.id not in new_ids])
     return new
 
 
@@ -477,7 +477,7 @@ def retire(tx: Transaction, gone: set[str]) -> int:
         if tx.run("turn_is_named", turn_id=turn_id)[0][0]:
             tx.run("empty_turn", id=turn_id, error=RETIRED)
             _place_all(tx, [Change(_EMPTY, Turn(turn_id), stored[turn_id])])
-            index_queue.changed(tx, [turn_id])
+            index_queue.grown(tx, [turn_id])
             continue
         _remove_place(tx, turn_id)
         index_queue.gone(tx, turn_id)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from agents_ledger.ledger.context.window import boundary_at
@@ -15,29 +16,34 @@ from agents_ledger.ledger.reports import trees
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.imports.requests import ImportResponse
 from agents_ledger.model.imports.sources import SourceFile
+from agents_ledger.model.reports.file_history import FileHistory, FileVersion
 from agents_ledger.model.reports.pages import (
     CallLine,
     FileLine,
     ImportedSession,
     ImportRun,
+    NamedSession,
     SessionLine,
     SourceFault,
     Window,
+    name_of,
 )
-from agents_ledger.model.reports.trees import Headline
+from agents_ledger.model.reports.trees import Headline, Subagent
 from agents_ledger.model.sessions import Move, Session, SessionStatus
 from agents_ledger.model.turns import Message, ToolCall, Turn, to_json
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.rows import to_move, to_session, to_turn
+from agents_ledger.store.text import in_batches
 
 LATEST = 1 << 62
 TEXT_MAX = 4000
 PROMPT_MAX = 240
 SHORT_LABEL = 20  # claude-code:6b6f4218
 LATEST_SESSIONS = 2000
-LATEST_TOUCHES = 10_000
 LONG_TURNS = 100
+GROWING_MAX = 20  # sessions
 LONG_CALLS = 400
 SIDE_BRANCHES_MAX = 12  # branches at one turn
 NEAR = 1000
@@ -52,6 +58,7 @@ RAW = {
     "session": ("sessions", "raw_session"),
 }
 
+CALLS_SCANNED = 20_000  # for failed ones, on one page
 Sizes = dict[tuple[str, str, str], int]
 
 
@@ -110,6 +117,20 @@ class Pages:
 
         return self._core.read(work)
 
+    def session_names(self, labels: Iterable[str]) -> dict[str, NamedSession]:
+        """These sessions with the names that pages show."""
+
+        def work(tx: Transaction) -> dict[str, NamedSession]:
+            sessions = {}
+            for ids in in_batches(dict.fromkeys(labels)):
+                for last, first, *row in tx.run("session_names", ids=ids, text_max=trees.LOOKED_AT):
+                    session = to_session(tuple(row))
+                    name = name_of(session, trees.beginning(first or last, PROMPT_MAX))
+                    sessions[session.label] = NamedSession(session, name)
+            return sessions
+
+        return self._core.read(work)
+
     def window(
         self, target: str, *, from_depth: int, to_depth: int, text_max: int = TEXT_MAX
     ) -> Window:
@@ -137,6 +158,10 @@ class Pages:
     ) -> tuple[Headline, ...]:
         """Headlines of a turn's children. The next page comes `after` the last id."""
         return self._core.read(lambda tx: trees.branches(tx, target, limit=limit, after=after))
+
+    def subagents(self, turn_ids: Sequence[str]) -> dict[tuple[str, str], Subagent]:
+        """The subagents that turns spawned, by turn and call, with their last answers."""
+        return self._core.read(lambda tx: trees.subagents_of(tx, turn_ids))
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Within the block, this thread reads from one snapshot, which is also faster."""
@@ -194,18 +219,50 @@ class Pages:
         return int(rows[0][0]) if rows else None
 
     def recent_files(self, *, text: str | None = None, limit: int = 50) -> tuple[FileLine, ...]:
-        """The files that were touched last."""
-        values = {"text": _like(text), "latest": LATEST_TOUCHES, "limit": limit}
-        rows = self._core.read(lambda tx: tx.run("recent_files", **values))
-        return tuple(FileLine(path, int(touches), int(writes)) for path, touches, writes, _ in rows)
+        """The files that the latest turns touched, last one first."""
+        from agents_ledger.ledger.reports import file_history
+
+        return self._core.read(lambda tx: file_history.recent_files(tx, text or "")[:limit])
+
+    def file_history(
+        self, path: str, *, limit: int = 50, after: str | None = None, reads: bool = False
+    ) -> FileHistory:
+        """The calls that changed a file, latest first, with diffs; `reads`: also those that read
+        it. The next page comes `after` the result's `next`."""
+        from agents_ledger.ledger.reports import file_history
+
+        return self._core.read(
+            lambda tx: file_history.file_history(tx, path, limit=limit, after=after, reads=reads)
+        )
+
+    def file_version(self, path: str, turn_id: str, call_id: str) -> FileVersion:
+        """A file as a call of a turn left or read it."""
+        from agents_ledger.ledger.reports import file_history
+
+        return self._core.read(lambda tx: file_history.file_version(tx, path, turn_id, call_id))
 
     def tool_examples(
-        self, tool_name: str, *, limit: int = 20, before: tuple[str, int] | None = None
+        self,
+        tool_name: str,
+        *,
+        failed: bool = False,
+        limit: int = 20,
+        before: tuple[str, int] | None = None,
     ) -> tuple[CallLine, ...]:
-        """The latest calls of a tool. The next page comes `before` the last turn and sequence."""
+        """The latest calls of a tool, or those that `failed` among the latest CALLS_SCANNED. The
+        next page comes `before` the last turn and sequence."""
         turn_id, sequence = before or (LAST_ID, 0)
-        values = {"tool_name": tool_name, "limit": limit, "turn_id": turn_id, "sequence": sequence}
-        rows = self._core.read(lambda tx: tx.run("tool_examples", **values))
+        rows = self._core.read(
+            lambda tx: tx.run(
+                "tool_examples",
+                tool_name=tool_name,
+                turn_id=turn_id,
+                sequence=sequence,
+                failed=int(failed),
+                scanned=CALLS_SCANNED if failed else limit,
+                limit=limit,
+            )
+        )
         return tuple(CallLine(*row) for row in rows)
 
     # -- imports ------------------------------------------------------------------------------
@@ -216,10 +273,14 @@ class Pages:
         return tuple(ImportRun(*row) for row in rows)
 
     def import_run(self, run_id: str) -> ImportRun:
+        """An import of files, or one that a `sessions.import` request asked for."""
         rows = self._core.read(lambda tx: tx.run("import_run", id=run_id))
-        if not rows:
+        if rows:
+            return ImportRun(*rows[0])
+        answers = self._core.read(lambda tx: tx.run("import_run_of_request", id=run_id))
+        if not answers:
             raise NotFound(f"there is no import {run_id!r}", "The page Imports lists them.")
-        return ImportRun(*rows[0])
+        return _requested_run(run_id, answers)
 
     def imported_as(self, key: str) -> tuple[ImportedSession, ...]:
         """Where a session was imported from; empty for one recorded here."""
@@ -258,6 +319,15 @@ class Pages:
         """Live turns: id, session, and a number that grows with each step."""
         rows = self._core.read(lambda tx: tx.run("live_progress", label=label))
         return tuple((turn_id, session, int(steps)) for turn_id, session, steps in rows)
+
+    def growing_sessions(
+        self, since: int, label: str | None = None
+    ) -> tuple[tuple[str, str, int], ...]:
+        """Imported sessions whose source had a record since then: head, session, and when."""
+        rows = self._core.read(
+            lambda tx: tx.run("growing_sessions", since=since, label=label, limit=GROWING_MAX)
+        )
+        return tuple((turn_id, session, int(at)) for session, turn_id, at in rows)
 
 
 def _names_like(tx: Transaction, statement: str, text: str | None) -> list[str]:
@@ -343,3 +413,18 @@ def _off_thread(
         if row[0] not in on_thread:
             headlines.append(trees.headline_of(tx, tuple(row)))
     return tuple(headlines), numbers
+
+
+def _requested_run(run_id: str, answers: Sequence[Row]) -> ImportRun:
+    """The run of one request, or of several that named the same run."""
+    responses = [msgspec.json.decode(text, type=ImportResponse) for _, text in answers]
+    return ImportRun(
+        run_id,
+        started_at=answers[0][0],
+        finished_at=answers[-1][0],
+        imported=sum(response.imported for response in responses),
+        upserted=sum(response.upserted for response in responses),
+        skipped=sum(response.skipped for response in responses),
+        failed=sum(response.failed for response in responses),
+        report_json=to_json([result for response in responses for result in response.results]),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from msgspec import structs
@@ -14,7 +14,7 @@ from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.reports.trees import Headline, Node, Subagent, Tree
 from agents_ledger.model.sessions import Session
-from agents_ledger.model.turns import Turn
+from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.rows import to_session, to_turn
 
@@ -142,7 +142,16 @@ def _hanging(
         session = to_session(row)
         heads[str(session.thread_id)].append(session)
     subagents: dict[str, list[Subagent]] = defaultdict(list)
-    for depth, total_tokens, *columns in tx.run("tree_subagents", **within):
+    rows = tx.run("tree_subagents", **within, text_max=TEXT_MAX)
+    for depth, total_tokens, params_json, *columns in rows:
         session = to_session(tuple(columns))
-        subagents[str(session.parent_turn_id)].append(Subagent(session, depth, total_tokens))
+        subagents[str(session.parent_turn_id)].append(
+            Subagent(session, depth, total_tokens, params_json)
+        )
     return heads, subagents
+
+
+def subagents_of(tx: Transaction, turn_ids: Sequence[str]) -> dict[tuple[str, str], Subagent]:
+    """The subagents that turns spawned, by turn and call, with their last answers."""
+    rows = tx.run("turn_subagents", ids=to_json(turn_ids), text_max=LOOKED_AT)
+    return {(row[0], row[1]): Subagent(to_session(row[9:]), *row[2:9]) for row in rows}

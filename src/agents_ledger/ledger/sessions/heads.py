@@ -7,12 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace as Row
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import Conflict, HeadMoved, NameTaken, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
-from agents_ledger.model.sessions import DEFAULT_PERSONA, NATIVE, MoveReason, Session, SessionStatus
+from agents_ledger.model.sessions import (
+    DEFAULT_PERSONA,
+    NATIVE,
+    MoveReason,
+    Session,
+    SessionStatus,
+    TaskStatus,
+)
 from agents_ledger.model.turns import check_text
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_session
@@ -369,6 +376,7 @@ def list_(
 
 
 def set_status(tx: Transaction, key: str, status: SessionStatus) -> Session:
+    _check_word("status", status, SessionStatus)
     session = existing(tx, key)
     tx.run("set_session_status", label=session.label, status=status)
     return get(tx, session.label, exact=True)
@@ -377,6 +385,8 @@ def set_status(tx: Transaction, key: str, status: SessionStatus) -> Session:
 def update(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
     _check_names(changes, CHANGEABLE)
     _check_texts(changes)
+    if changes.get("task_status") is not None:
+        _check_word("task_status", changes["task_status"], TaskStatus)
     session = get(tx, key)
     values = {name: changes.get(name, getattr(session, name)) for name in CHANGEABLE}
     values["origin"] = values["origin"] or NATIVE
@@ -390,6 +400,11 @@ def _check_names(changes: dict[str, Any], changeable: tuple[str, ...]) -> None:
         raise Refused(
             f"{unknown[0]!r} cannot be changed here", f"What can be: {', '.join(changeable)}."
         )
+
+
+def _check_word(name: str, value: object, words: object) -> None:
+    if value not in get_args(words):
+        raise Refused(f"{name} is {value!r:.80}", f"It is one of {', '.join(get_args(words))}.")
 
 
 def _check_texts(changes: dict[str, Any]) -> None:

@@ -114,7 +114,8 @@ def _rename(tx: Transaction, former: str, label: str) -> None:
     tx.run("rename_label", from_label=former, to_label=label, now=now)
     for statement in _RENAMED:
         tx.run(statement, from_label=former, to_label=label)
-    heads.note(tx, label, "rename")
+    # The session was not updated: it keeps its place in the list.
+    tx.run("log_rename", label=label, now=now)
 
 
 def _check_renamable(tx: Transaction, session: Session) -> None:

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import threads
-from agents_ledger.ledger.turns.recording import check_id, checked_step
+from agents_ledger.ledger.turns.recording import check_id, check_role, check_texts, checked_step
+from agents_ledger.model.agents.config import check_directives
 from agents_ledger.model.errors import (
     Ambiguous,
     Conflict,
@@ -46,6 +47,7 @@ AT_MOST = 1000
 FULL = "the queue was full"
 DEFAULT = QueueLimits()
 _MODES = get_args(QueueMode)
+_TEXTS = ("source_event_id", "workspace_path", "reply_to")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Ask).decode
 
@@ -88,16 +90,32 @@ def new_entry(
     id: str,
     persona_id: str | None,
 ) -> NewEntry:
-    """An entry to be queued. Refused if it asks nothing, or in an unknown mode."""
+    """An entry to be queued. Refused if it asks nothing, or could not be answered."""
+    ask = checked_ask(ask, mode, id)
+    now = now_ms()
+    return NewEntry(id or new_id(), session, ask, mode or limits.mode, limits, persona_id, now)
+
+
+def checked_ask(ask: Ask, mode: QueueMode | None, id: str) -> Ask:
+    """What an entry asks, as it is stored. Refused if it could not be decoded again."""
+    if not isinstance(ask, Ask):
+        raise Refused(f"an entry asks an Ask, not {ask!r:.80}", "Use Ask((Message(...),)).")
     if not ask.messages:
         raise Refused("there is nothing to ask: an entry needs a message")
     if mode is not None and mode not in _MODES:
         raise Refused(f"there is no queue mode {mode!r}", f"Modes are {', '.join(_MODES)}.")
     if id:
         check_id(id)
+    check_directives(ask.directives)
+    if ask.role is not None:
+        check_role(ask.role)
+    check_texts(ask, _TEXTS)
     ask = replace(ask, messages=tuple(checked_step(message) for message in ask.messages))
-    now = now_ms()
-    return NewEntry(id or new_id(), session, ask, mode or limits.mode, limits, persona_id, now)
+    try:
+        _decode(_encode(ask))
+    except (TypeError, msgspec.DecodeError) as error:  # such as a file that is no MessageFile
+        raise Refused(f"the message cannot be stored: {error}") from error
+    return ask
 
 
 def to_entry(row: Row) -> QueueEntry:

@@ -59,8 +59,12 @@ class RowRecord(NamedTuple):
     @property
     def identity(self) -> bytes:
         """A digest that all versions of a row share."""
-        named = dict(zip(self.columns, self.values, strict=False))
-        return digest(msgpack.encode([self.table, [named.get(column) for column in self.key]]))
+        return digest(msgpack.encode([self.table, [*map(self.named.get, self.key)]]))
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """Its values by column."""
+        return dict(zip(self.columns, self.values, strict=False))
 
     @property
     def parted(self) -> list[Parted]:

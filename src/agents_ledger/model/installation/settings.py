@@ -29,8 +29,10 @@ def default_file() -> Path:
 
 def make_default_folder(chosen: str) -> None:
     """Make the folder of this user's ledger, for nobody else to read, if that one was chosen."""
-    if Path(chosen) == (file := default_file()):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = Path(chosen).parent
+    # Looked at first: to know the default path takes 10 ms.
+    if not folder.is_dir() and Path(chosen) == default_file():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def settings_file() -> Path:
@@ -84,6 +86,14 @@ def excluded() -> tuple[str, ...]:
                 "Begin it with / or ~, or make it a pattern, with *.",
             )
     return named
+
+
+def hooks() -> dict[str, object]:
+    """Which hooks of agents are switched off: the table `hooks` of the settings."""
+    table = _said().get("hooks", {})
+    if not isinstance(table, dict):
+        raise Refused(f"`hooks` in {settings_file()} is not a table")
+    return table
 
 
 def is_pattern(path: str) -> bool:

@@ -10,12 +10,23 @@ from agents_ledger.model.reports.trees import Headline
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Turn
 
+UNTITLED = "Untitled"
+
 
 def name_of(session: Session, prompt: str | None) -> str:
-    """A session's title; for one that a program named, what it was asked."""
-    prompt_text = session.task_description or prompt
-    made = session.created_as in ("import", "subagent")
-    return session.title or (prompt_text if made else None) or session.label
+    """A session's title; for one that a program labelled, what it was first asked."""
+    if session.title:
+        return session.title
+    if session.created_as in ("import", "subagent"):
+        return session.task_description or prompt or UNTITLED
+    return session.label
+
+
+class NamedSession(Struct, frozen=True):
+    """A session, and what people call it."""
+
+    session: Session
+    name: str
 
 
 class SessionLine(Struct, frozen=True):
@@ -29,7 +40,7 @@ class SessionLine(Struct, frozen=True):
     workspace_path: str | None = None  # of its head
     head_status: str | None = None
     last_prompt: str | None = None  # how it begins
-    first_prompt: str | None = None  # of a thread that is no branch of another
+    first_prompt: str | None = None
     branch_count: int = 0  # branches off this thread
     subagent_count: int = 0
     short_label: str = ""  # a prefix that no other label has
@@ -93,11 +104,12 @@ class SourceFault(Struct, frozen=True):
 
 
 class FileLine(Struct, frozen=True):
-    """A file in one line: how often it was touched, and written."""
+    """A file in one line: how often it was read or written, and written."""
 
     path: str
     touches: int
     writes: int
+    last_at: int = 0
 
 
 class CallLine(Struct, frozen=True):

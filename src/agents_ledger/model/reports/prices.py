@@ -27,8 +27,9 @@ class Price(NamedTuple):
 
     input: float
     cached_input: float
-    cache_write: float
+    cache_write: float  # kept for minutes
     output: float
+    long_cache_write: float
 
 
 @cache
@@ -44,17 +45,25 @@ def _table() -> tuple[str, dict[str, Price]]:
 def _price(row: dict[str, str]) -> Price:
     input_ = float(row["input"])
     cached, write = row["cached_input"], row["cache_write"]
+    hour = row["long_cache_write"]
+    minutes = float(write) if write else input_
     return Price(
         input_,
         float(cached) if cached else input_,
-        float(write) if write else input_,
+        minutes,
         float(row["output"]),
+        float(hour) if hour else minutes,
     )
 
 
 def as_of() -> str:
     """The day the prices were taken, as in 2026-08-05."""
     return _table()[0]
+
+
+def all_prices() -> dict[str, Price]:
+    """The price of every model of the table, by name as it is compared: with - for each dot."""
+    return dict(_table()[1])
 
 
 @cache

@@ -20,8 +20,13 @@ class Subagent(Struct, frozen=True):
     """A session that a tool call of a turn spawned, with the size of its thread."""
 
     session: Session
-    depth: int
+    depth: int  # 0: its log was not imported
     total_tokens: int
+    params_json: str | None = None  # of the call, its beginning
+    head_status: str | None = None
+    call_status: str | None = None
+    answer: str | None = None  # how the last message of its head begins
+    result_json: str | None = None  # of the call, its beginning
 
 
 class Node(Struct, frozen=True):

@@ -7,6 +7,15 @@ from typing import Literal
 from msgspec import Struct
 
 UsageBy = Literal["day", "week", "month", "block", "model", "agent", "project", "session"]
+UsageSplit = Literal["model", "project", "agent"]
+
+NOT_RECORDED = "(none)"  # as a filter: turns without a model or project
+# The figures of a line as comma-separated values.
+CSV_COLUMNS = (
+    "turns", "failed", "tool_calls", "fresh_input_tokens", "cached_input_tokens",
+    "cache_write_tokens", "long_cache_write_tokens", "paid_output_tokens", "reasoning_tokens",
+    "total_tokens", "cost_microdollars", "unpriced_turns", "turns_without_tokens",
+)  # fmt: skip
 
 
 class Spent(Struct, frozen=True):
@@ -26,8 +35,15 @@ class Spent(Struct, frozen=True):
     # with all reasoning.
     fresh_input_tokens: int = 0
     paid_output_tokens: int = 0
+    long_cache_write_tokens: int = 0  # of the cache writes, those kept for an hour
     cost_microdollars: int | None = None  # None: nothing of it has a price
     unpriced_turns: int = 0  # with tokens, of models without a price
+
+    @property
+    def cache_hit_rate(self) -> float | None:
+        """The part of the input that came from a cache; None without input."""
+        whole = self.fresh_input_tokens + self.cached_input_tokens + self.cache_write_tokens
+        return self.cached_input_tokens / whole if whole else None
 
 
 class ModelUsage(Struct, frozen=True):
@@ -47,6 +63,22 @@ class UsageLine(Struct, frozen=True):
     shared_tokens: int = (
         0  # of a session's thread, counted with the older session that has them too
     )
+    parts: tuple[UsagePart, ...] = ()  # the same by model, project or agent, if requested
+
+
+class UsagePart(Struct, frozen=True):
+    """What one model, project or agent used within a line."""
+
+    key: str | None
+    spent: Spent
+
+
+class SessionUsage(Struct, frozen=True):
+    """What the turns of a session's thread used, and those of its subagents."""
+
+    own: Spent
+    subagents: Spent
+    total: Spent
 
 
 class UsageReport(Struct, frozen=True):
