@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
 import psycopg
@@ -29,7 +29,8 @@ from agents_ledger.ledger.turns.batch_recording import RecordTurn
 from agents_ledger.ledger.turns.live_state import LiveState
 from agents_ledger.model.ids import new_id
 from agents_ledger.store.concurrency.interrupts import NOT_HELD
-from agents_ledger.store.database import UNDONE, ServerWork
+from agents_ledger.store.database import UNDONE, ServerWork, Transaction
+from agents_ledger.store.postgres.call_queue import LEADERS
 from agents_ledger.store.postgres.engine import PostgresDatabase
 from agents_ledger.store.violations import violation
 from tests.builders import a_call, a_full_turn, a_message, chain
@@ -244,10 +245,50 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
     return outcomes
 
 
-def transactions(db: PostgresDatabase) -> int:
-    """How many transactions moved a head."""
+class Occupying:
+    """A work that keeps whoever leads the calls until it is released."""
+
+    def __init__(self, key: str, released: threading.Event) -> None:
+        self.key = key
+        self.taken = threading.Event()
+        self._released = released
+
+    def __call__(self, tx: Transaction, /) -> None:
+        """Writes nothing."""
+
+    def call(self, works: Sequence[Any], /) -> None:
+        self.taken.set()
+        assert self._released.wait(PATIENCE_S)
+
+    repeat = __call__
+
+
+@contextmanager
+def queueing(db: PostgresDatabase, count: int) -> Iterator[None]:
+    """All leaders are busy, until so many works have queued up."""
+    released = threading.Event()
+    works = [Occupying(f"leader {n}", released) for n in range(LEADERS)]
+
+    def release() -> None:
+        until(lambda: len(db._calls._queue) == count)
+        released.set()
+
+    threads = [threading.Thread(target=db.write, args=(each,)) for each in works]
+    for thread in threads:
+        thread.start()
+    for each in works:
+        assert each.taken.wait(PATIENCE_S)
+    threads.append(threading.Thread(target=release))
+    threads[-1].start()
+    yield
+    for thread in threads:
+        thread.join(PATIENCE_S)
+
+
+def transactions(db: PostgresDatabase, table: str, where: str) -> int:
+    """How many transactions wrote these rows."""
     with Raw(db.address) as raw:
-        return int(raw.one("SELECT count(DISTINCT CAST(xmin AS TEXT)) FROM session_history"))
+        return int(raw.one(f"SELECT count(DISTINCT CAST(xmin AS TEXT)) FROM {table} WHERE {where}"))
 
 
 @pytest.mark.parametrize("way", ["threads", "tasks"])
@@ -257,19 +298,19 @@ def test_writers_that_wait_share_a_transaction(
     names = [f"s{n}" for n in range(48)]
     for name in names:
         chain(ledger, name, 1)
-    before = transactions(db)
 
-    if way == "threads":
-        together(*(lambda name=name: ledger.record(name, "q", "r") for name in names))
-    else:
+    with queueing(db, len(names)):
+        if way == "threads":
+            together(*(lambda name=name: ledger.record(name, "q", "r") for name in names))
+        else:
 
-        async def record_all() -> None:
-            others = AsyncLedger.over(ledger)
-            await asyncio.gather(*(others.record(name, "q", "r") for name in names))
+            async def record_all() -> None:
+                others = AsyncLedger.over(ledger)
+                await asyncio.gather(*(others.record(name, "q", "r") for name in names))
 
-        asyncio.run(record_all())
+            asyncio.run(record_all())
 
-    assert transactions(db) - before < 40
+    assert transactions(db, "turns", "parent_turn_id IS NOT NULL") <= LEADERS
     assert [ledger.thread(name).depth for name in names] == [2] * 48
     assert ledger.audit() == ()
 
@@ -528,13 +569,10 @@ def test_steps_of_many_live_turns_share_a_transaction(db: PostgresDatabase, ledg
         chain(ledger, name, 1)
     turns = [ledger.turn(name, "q") for name in names]
 
-    together(*(lambda turn=turn: turn.message("step") for turn in turns))
+    with queueing(db, len(turns)):
+        together(*(lambda turn=turn: turn.message("step") for turn in turns))
 
-    with Raw(db.address) as raw:
-        shared = raw.one(
-            "SELECT count(DISTINCT CAST(xmin AS TEXT)) FROM messages WHERE content = 'step'"
-        )
-    assert shared < 28
+    assert transactions(db, "messages", "content = 'step'") <= LEADERS
     for turn in turns:
         turn.respond("r")
     assert ledger.audit() == ()
