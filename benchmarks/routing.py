@@ -27,8 +27,8 @@ from agents_ledger.ledger.search import smart_routing
 from agents_ledger.ledger.search.query import TERMS_MAX, SearchQuery, Term
 from agents_ledger.ledger.search.ranking import Candidate
 from agents_ledger.ledger.search.routing import PROPOSALS
-from agents_ledger.ledger.search.tokenizer import asked
 from agents_ledger.ledger.search.turn_search import PageStart, SearchRun
+from agents_ledger.ledger.search.words.tokenizer import asked
 from agents_ledger.store.database import Transaction
 from benchmarks.measure import Goal, Line
 

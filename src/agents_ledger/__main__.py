@@ -10,7 +10,7 @@ def main() -> None:
     words = sys.argv[1:]
     # A hook loads neither click nor the ledger: an agent waits for it.
     if "hook" in words[:1] + words[2:3] and not {"-h", "--help"}.intersection(words):
-        from agents_ledger.agents.hook import main as hook
+        from agents_ledger.integrations.agents.hook import main as hook
 
         sys.exit(hook(words))
     try:

@@ -7,7 +7,6 @@ from datetime import datetime
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.ledger.search.questions import spellings
 from agents_ledger.ledger.search.ranking import (
     RECENT_NUMBERS,
     Candidate,
@@ -15,7 +14,8 @@ from agents_ledger.ledger.search.ranking import (
     favouring,
     ranked,
 )
-from agents_ledger.ledger.search.word_forms import word_forms
+from agents_ledger.ledger.search.words.questions import spellings
+from agents_ledger.ledger.search.words.word_forms import word_forms
 from agents_ledger.model.text.question_times import time_of
 
 NOW = datetime(2026, 11, 18, 12)  # a Wednesday

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from agents_ledger.ledger.search import tokenizer
+from agents_ledger.ledger.search.words import tokenizer
 
 LETTERS = "aé…─✅🎉\ufe0f\ufffd\ue000\ud800\u3000\u3042\u4e2d\uac00\uf900\uff66𠀀𰀀"
 

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from agents_ledger.agents.hook import main
-from agents_ledger.agents.hook_events import AGENTS
+from agents_ledger.integrations.agents.hook import main
+from agents_ledger.integrations.agents.hook_events import AGENTS
 
 
 @click.command

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from agents_ledger.agents.install.changes import Done, Installation
-from agents_ledger.agents.install.targets import TARGETS, Place, Scope, agents_here
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import note
+from agents_ledger.integrations.agents.install.changes import Done, Installation
+from agents_ledger.integrations.agents.install.targets import TARGETS, Place, Scope, agents_here
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.installation import program, settings
 

@@ -183,7 +183,7 @@ def _source_facts(run: Invocation, *, exists: bool) -> Iterator[Fact]:
 
 def _hook_facts(run: Invocation) -> Iterator[Fact]:
     """Hooks hide their failures from agents: they are reported here."""
-    from agents_ledger.agents.hook_files import failures, folder_of
+    from agents_ledger.integrations.agents.hook_files import failures, folder_of
 
     recent = failures(run.address)
     if recent:

@@ -8,10 +8,10 @@ from itertools import islice
 
 from agents_ledger.ledger.ask.calls import Call
 from agents_ledger.ledger.ask.fixes import following, offset_of
-from agents_ledger.ledger.search import tokenizer
 from agents_ledger.ledger.search.query import SearchQuery, Term
 from agents_ledger.ledger.search.ranking import Candidate
 from agents_ledger.ledger.search.turn_search import FIRST_LOOK, PageStart, SearchRun
+from agents_ledger.ledger.search.words import tokenizer
 from agents_ledger.ledger.sessions.lookup import holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.ask import ToolExample, ToolExamples

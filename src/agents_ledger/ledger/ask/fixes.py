@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agents_ledger.ledger.ask.calls import Call, problem_lines, stored_call
-from agents_ledger.ledger.search import smart_routing, tokenizer
+from agents_ledger.ledger.search import smart_routing
 from agents_ledger.ledger.search.ranking import Candidate
+from agents_ledger.ledger.search.words import tokenizer
 from agents_ledger.ledger.sessions.lookup import Holder, holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.ask import Fix, Fixes

@@ -7,7 +7,7 @@ from agents_ledger.ledger.reports.events import readable
 from agents_ledger.ledger.search import query as search_query
 from agents_ledger.ledger.search import turn_search
 from agents_ledger.ledger.search.documents import IndexedPiece, SearchDocument, documents
-from agents_ledger.ledger.search.snippets import PhraseFinder
+from agents_ledger.ledger.search.words.snippets import PhraseFinder
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.ask import Passage, Recalled
 from agents_ledger.model.reports.search import Hit

@@ -333,7 +333,7 @@ class Pages:
 def _names_like(tx: Transaction, statement: str, text: str | None) -> list[str]:
     if text is None:
         return []
-    from agents_ledger.ledger.search import tokenizer
+    from agents_ledger.ledger.search.words import tokenizer
 
     return tokenizer.names_like((row[0] for row in tx.run(statement)), text)
 

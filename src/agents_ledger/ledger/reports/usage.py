@@ -89,7 +89,7 @@ def _selected(rows: Iterable[Row], turns: TurnFilter) -> _Selected:
             return None
         if wanted == NOT_RECORDED:
             return [None]
-        from agents_ledger.ledger.search import tokenizer
+        from agents_ledger.ledger.search.words import tokenizer
 
         return tokenizer.names_like({row[column] for row in rows} - {None}, wanted)
 

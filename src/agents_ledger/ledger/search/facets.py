@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from agents_ledger.ledger.search import query as search_query
 from agents_ledger.ledger.search.documents import project_of
 from agents_ledger.ledger.search.ranking import Candidate
-from agents_ledger.ledger.search.term_groups import Mode
 from agents_ledger.ledger.search.turn_search import FIRST_LOOK, PageStart, SearchRun
+from agents_ledger.ledger.search.words.term_groups import Mode
 from agents_ledger.model.reports.search import KIND_PARTS, Kind, SearchFacets
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.text import in_batches

@@ -8,9 +8,9 @@ from itertools import count
 
 import msgspec
 
-from agents_ledger.ledger.search import tokenizer
 from agents_ledger.ledger.search.documents import SearchDocument, documents, of_turn
 from agents_ledger.ledger.search.ranking import SECOND
+from agents_ledger.ledger.search.words import tokenizer
 from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.matching import vector

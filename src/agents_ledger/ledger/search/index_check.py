@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from agents_ledger.ledger.search import tokenizer
 from agents_ledger.ledger.search.documents import SearchDocument, documents
+from agents_ledger.ledger.search.words import tokenizer
 from agents_ledger.model.reports.search import PARTS
 from agents_ledger.store.database import Engine, Transaction
 from agents_ledger.store.matching import QueryTerm, TermGroup, match

@@ -13,7 +13,8 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from agents_ledger.ledger.reports.project_brief import Reader, sentences, shortened
-from agents_ledger.ledger.search import ranking, tokenizer
+from agents_ledger.ledger.search import ranking
+from agents_ledger.ledger.search.words import tokenizer
 
 CONFIDENCE = 0.6
 WORDS_MIN = 3  # distinctive words that a passage must have

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from agents_ledger.ledger.search import tokenizer
+from agents_ledger.ledger.search.words import tokenizer
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import PARTS, TextPart
 from agents_ledger.model.text.dates import moment

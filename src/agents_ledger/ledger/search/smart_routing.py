@@ -19,12 +19,12 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from agents_ledger.ledger.context import contexts
-from agents_ledger.ledger.search import tokenizer
 from agents_ledger.ledger.search.documents import SearchDocument, documents
 from agents_ledger.ledger.search.query import SearchQuery, Term
 from agents_ledger.ledger.search.ranking import Candidate
-from agents_ledger.ledger.search.snippets import PhraseFinder
 from agents_ledger.ledger.search.turn_search import LAST, SearchRun
+from agents_ledger.ledger.search.words import tokenizer
+from agents_ledger.ledger.search.words.snippets import PhraseFinder
 from agents_ledger.ledger.sessions.lookup import holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.routing import Proposal, Reason

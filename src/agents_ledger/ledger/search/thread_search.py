@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agents_ledger.ledger.search import tokenizer
 from agents_ledger.ledger.search.documents import SearchDocument, documents
 from agents_ledger.ledger.search.query import SearchQuery, Term
 from agents_ledger.ledger.search.ranking import Candidate
-from agents_ledger.ledger.search.snippets import PhraseFinder, cut_snippet
 from agents_ledger.ledger.search.turn_search import FIRST_LOOK, PageStart, SearchRun
+from agents_ledger.ledger.search.words import tokenizer
+from agents_ledger.ledger.search.words.snippets import PhraseFinder, cut_snippet
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import ThreadMatch, ThreadMatches

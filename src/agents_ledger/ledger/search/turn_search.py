@@ -16,14 +16,15 @@ from msgspec.structs import replace
 
 from agents_ledger.ledger.reports.events import readable
 from agents_ledger.ledger.search import query as search_query
-from agents_ledger.ledger.search import questions, ranking, tokenizer
+from agents_ledger.ledger.search import ranking
 from agents_ledger.ledger.search.documents import SearchDocument, documents
 from agents_ledger.ledger.search.index import NUMBERS, first_number
 from agents_ledger.ledger.search.query import Narrowed, SearchQuery
-from agents_ledger.ledger.search.questions import RANK_MAX, is_common, is_question
 from agents_ledger.ledger.search.ranking import Candidate, WordMatches
-from agents_ledger.ledger.search.snippets import PhraseFinder, snippets
-from agents_ledger.ledger.search.term_groups import Mode, has_facets, plain_terms, term_groups
+from agents_ledger.ledger.search.words import questions, tokenizer
+from agents_ledger.ledger.search.words.questions import RANK_MAX, is_common, is_question
+from agents_ledger.ledger.search.words.snippets import PhraseFinder, snippets
+from agents_ledger.ledger.search.words.term_groups import Mode, has_facets, plain_terms, term_groups
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.lookup import Holder, holders
 from agents_ledger.model.errors import Refused

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from agents_ledger.ledger.search import tokenizer
 from agents_ledger.ledger.search.index import first_number
 from agents_ledger.ledger.search.query import SearchQuery, Term
 from agents_ledger.ledger.search.ranking import Candidate
-from agents_ledger.ledger.search.term_groups import term_groups
-from agents_ledger.ledger.search.tokenizer import Phrase
-from agents_ledger.ledger.search.word_forms import word_forms
+from agents_ledger.ledger.search.words import tokenizer
+from agents_ledger.ledger.search.words.term_groups import term_groups
+from agents_ledger.ledger.search.words.tokenizer import Phrase
+from agents_ledger.ledger.search.words.word_forms import word_forms
 from agents_ledger.model.reports.search import PARTS
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.matching import match

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from agents_ledger.ledger.search import tokenizer
 from agents_ledger.ledger.search.documents import IndexedPiece, SearchDocument
 from agents_ledger.ledger.search.query import SearchQuery, Term
+from agents_ledger.ledger.search.words import tokenizer
 from agents_ledger.model.reports.search import PARTS, Snippet
 
 WIDTH = 160

@@ -12,13 +12,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from agents_ledger.agents import hook_events, hook_files
-from agents_ledger.agents.hook_events import HookEvent
-from agents_ledger.agents.switches import Switches, switches
+from agents_ledger.integrations.agents import hook_events, hook_files
+from agents_ledger.integrations.agents.hook_events import HookEvent
+from agents_ledger.integrations.agents.switches import Switches, switches
 from agents_ledger.model.installation import settings
 
 if TYPE_CHECKING:
-    from agents_ledger.ledger.hook_reading import HookReader
+    from agents_ledger.ledger.ask.hook_reading import HookReader
 
 IMPORT = "import-session"  # the process that imports what an event named
 INPUT_MAX = 8 << 20
@@ -39,7 +39,7 @@ def main(words: Sequence[str]) -> int:
         ledger, event, agent, rest = _parsed(words)
         address = settings.address(ledger)
         if event == IMPORT:
-            from agents_ledger.agents.session_import import import_session
+            from agents_ledger.integrations.agents.session_import import import_session
 
             import_session(address, agent, rest[0] if rest else None)
         else:
@@ -97,7 +97,7 @@ def _context(address: str, event: HookEvent, chosen: Switches) -> str | None:
         )
     if not os.path.exists(address):
         return None  # nothing is imported yet
-    from agents_ledger.ledger.hook_reading import HookReader
+    from agents_ledger.ledger.ask.hook_reading import HookReader
 
     reader = HookReader(address)
     try:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from agents_ledger.agents.install import json_text, toml_text
-from agents_ledger.agents.install.changes import FileChange
+from agents_ledger.integrations.agents.install import json_text, toml_text
+from agents_ledger.integrations.agents.install.changes import FileChange
 
 Scope = Literal["user", "project"]
 NAME = "agents-ledger"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from agents_ledger.ledger.search import tokenizer
 from agents_ledger.ledger.search.documents import SearchDocument, project_of
 from agents_ledger.ledger.search.query import Narrowed, SearchQuery, Term
+from agents_ledger.ledger.search.words import tokenizer
 from agents_ledger.model.errors import Refused
 from agents_ledger.store.matching import QueryTerm, TermGroup
 
