@@ -280,6 +280,7 @@ def test_a_file_named_twice_in_a_message_counts_once(ledger: Ledger) -> None:
         ({"started_at": -1}, "started_at is -1"),
         ({"started_at": 1.5}, "started_at is 1.5"),
         ({"started_at": 253_370_764_800_000}, "started_at is 253370764800000"),
+        ({"started_at": 1_795_052_633}, "started_at is 1795052633, which is in early 1970"),
         ({"completed_at": 10**30}, "completed_at is 1000"),
         ({"completed_at": "now"}, "completed_at is 'now'"),
         ({"started_at": 2000, "completed_at": 1999}, "1999, before started_at, which is 2000"),

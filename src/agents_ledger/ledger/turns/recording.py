@@ -50,6 +50,8 @@ _CALL_STATUSES = frozenset(get_args(CallStatus))
 _TURN_ROLES = frozenset(get_args(TurnRole))
 _FIELDS = frozenset(NewTurn.__struct_fields__) - {"session", "query", "response"}
 _TOKENS = Usage.__struct_fields__
+# The times from 2001 to 2286 in seconds. In milliseconds they are days of 1970, before any agent.
+_LIKELY_SECONDS = range(10**9, 10**10)
 _HASH_VERSION = b"turn/1\0"
 _HASH_PIECE = 2047
 _JSON_FIELDS = ("tools_available", "permissions_granted", "permissions_used")
@@ -271,6 +273,11 @@ def _check_times(started_at: int, completed_at: int | None) -> None:
 def _check_time(name: str, at: int) -> None:
     if type(at) is not int or not 0 <= at < LATEST_MS:
         raise Refused(f"{name} is {at!r:.80}", "Times are Unix milliseconds, from 1970 to 9998.")
+    if at in _LIKELY_SECONDS:
+        raise Refused(
+            f"{name} is {at}, which is in early 1970",
+            "Times are Unix milliseconds. If this is a time in seconds, multiply it by 1000.",
+        )
 
 
 def check_response(response: Message | None) -> None:
