@@ -29,17 +29,18 @@ def test_the_sdks_own_suite_passes(new_address: Callable[[], str]) -> None:
     ledgers: list[Ledger] = []
 
     def make() -> LedgerSessionStore:
+        end_last()  # each contract asks for one store, when the one before is over
         ledgers.append(Ledger.open(new_address()))
         return LedgerSessionStore(ledgers[-1])
 
-    try:
-        asyncio.run(run_session_store_conformance(make))
-        assert len(ledgers) == 15  # a probe, and each of the fourteen contracts: none was skipped
-        for ledger in ledgers:
+    def end_last() -> None:
+        for ledger in ledgers[-1:]:
             assert ledger.audit() == ()
-    finally:
-        for ledger in ledgers:
             ledger.close()
+
+    asyncio.run(run_session_store_conformance(make))
+    end_last()
+    assert len(ledgers) == 15  # a probe, and each of the fourteen contracts: none was skipped
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ Scope = Literal["user", "project"]
 NAME = "agents-ledger"
 _OURS = re.compile(r"agents[-_]ledger\b.*\bhook\b")
 _FOLDER = Path(__file__).parent
-_SKILL = _FOLDER.parents[1] / "mcp" / "skill" / "SKILL.md"
+_SKILL = _FOLDER.parents[2] / "mcp" / "skill" / "SKILL.md"
 IMPORT_S = BRIEF_S = 10  # time limits; a hook takes a fraction of a second
 
 
