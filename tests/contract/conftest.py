@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from agents_ledger import Ledger, NotFound
 from agents_ledger.model.sessions import Finding
+from agents_ledger.store.postgres.engine import PostgresDatabase
 from tests.clean_databases import CleanDatabases
 
 
@@ -42,3 +44,16 @@ def _findings(request: pytest.FixtureRequest, address: str) -> tuple[Finding, ..
 @pytest.fixture(autouse=True)
 def on_a_ticking_clock(ticking: None) -> None:
     """What is equally old may come in any order."""
+
+
+@pytest.fixture
+def database(new_schema: Callable[[], str]) -> Iterator[Callable[[], PostgresDatabase]]:
+    """Databases with an empty ledger each."""
+    with ExitStack() as stack:
+
+        def new() -> PostgresDatabase:
+            database = PostgresDatabase(new_schema())
+            stack.callback(database.close)
+            return database
+
+        yield new

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,30 +16,22 @@ from agents_ledger import (
     HeadMoved,
     Ledger,
     Message,
-    MessageCodeblock,
     Refused,
     ToolCall,
     Turn,
     Usage,
 )
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.turns import recording
-from agents_ledger.ledger.turns.batch_recording import RecordTurn
-from agents_ledger.ledger.turns.live_state import LiveState
 from agents_ledger.model.ids import new_id
-from agents_ledger.store.concurrency.interrupts import NOT_HELD
-from agents_ledger.store.database import UNDONE, ServerWork, Transaction
+from agents_ledger.store.database import UNDONE
 from agents_ledger.store.postgres.call_queue import LEADERS
 from agents_ledger.store.postgres.engine import PostgresDatabase
 from agents_ledger.store.violations import violation
 from tests.builders import a_call, a_full_turn, a_message, chain
-from tests.raw import Raw, Rows
+from tests.raw import Raw
+from tests.server_calls import ODD, begun, called, queueing, rows, together, transactions, work
 from tests.waiting import PATIENCE_S, until
 
-# What the ledger's clock says when it writes, which differs between two writes.
-CLOCKED = {"sessions": {"created_at", "updated_at"}, "session_history": {"changed_at"}}
-CLOCKED |= {"names": {"created_at"}, "schema_migrations": {"applied_at"}, "writers": {"seen_at"}}
-ODD = 'NUL \x00, lone \ud800, escape \x1a, spelled \\u0000 "\\" 日本 😀\r\n\t'
 FULL = {
     **{k: v for k, v in a_full_turn().items() if k != "config"},
     "query": [a_message("first", thinking="hm", context_json='{"a": 1}'), a_message("second")],
@@ -74,19 +65,6 @@ OTHERS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def database(new_schema: Callable[[], str]) -> Iterator[Callable[[], PostgresDatabase]]:
-    """Databases with an empty ledger each."""
-    with ExitStack() as stack:
-
-        def new() -> PostgresDatabase:
-            database = PostgresDatabase(new_schema())
-            stack.callback(database.close)
-            return database
-
-        yield new
-
-
-@pytest.fixture
 def db(database: Callable[[], PostgresDatabase]) -> PostgresDatabase:
     return database()
 
@@ -94,34 +72,6 @@ def db(database: Callable[[], PostgresDatabase]) -> PostgresDatabase:
 @pytest.fixture
 def ledger(db: PostgresDatabase) -> Ledger:
     return Ledger(Core(db))
-
-
-def work(session: str, **fields: Any) -> RecordTurn:
-    said = {"query": "q", "response": "r", **fields}
-    query, response = said.pop("query"), said.pop("response", None)
-    return RecordTurn(recording.recording(session, query, response, said))
-
-
-def called(db: PostgresDatabase, *works: ServerWork) -> list[Any]:
-    return db.call(works, NOT_HELD)
-
-
-def rows(db: PostgresDatabase, *without: str) -> dict[str, Rows]:
-    """Every row of every table, without the times of the clock and these columns."""
-    tables = {}
-    with Raw(db.address) as raw:
-        for table in raw.tables():
-            left_out = {*CLOCKED.get(table, ()), *without}
-            columns = [column for column in raw.columns(table) if column not in left_out]
-            tables[table] = sorted(
-                raw.execute(f"SELECT {', '.join(columns)} FROM {table}"), key=repr
-            )
-    return tables
-
-
-def begun(db: PostgresDatabase, roots: Sequence[RecordTurn]) -> None:
-    for root in roots:
-        db.write_alone(root)
 
 
 def test_one_call_writes_the_rows_of_the_statements(
@@ -225,70 +175,6 @@ def test_if_a_row_cannot_be_written_its_turn_fails_alone(
     assert [isinstance(outcome, Turn) for outcome in outcomes] == [True, False, True]
     assert type(outcomes[1]) is type(violation("planted"))
     assert [ledger.thread(name).depth for name in ("good", "bad", "fine")] == [2, 1, 2]
-
-
-def together(*calls: Callable[[], Any]) -> list[Any]:
-    """What each call returns or raises, each in a thread of its own."""
-    outcomes: list[Any] = [None] * len(calls)
-
-    def run(number: int) -> None:
-        try:
-            outcomes[number] = calls[number]()
-        except Exception as error:
-            outcomes[number] = error
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    return outcomes
-
-
-class Occupying:
-    """A work that keeps whoever leads the calls until it is released."""
-
-    def __init__(self, key: str, released: threading.Event) -> None:
-        self.key = key
-        self.taken = threading.Event()
-        self._released = released
-
-    def __call__(self, tx: Transaction, /) -> None:
-        """Writes nothing."""
-
-    def call(self, works: Sequence[Any], /) -> None:
-        self.taken.set()
-        assert self._released.wait(PATIENCE_S)
-
-    repeat = __call__
-
-
-@contextmanager
-def queueing(db: PostgresDatabase, count: int) -> Iterator[None]:
-    """All leaders are busy, until so many works have queued up."""
-    released = threading.Event()
-    works = [Occupying(f"leader {n}", released) for n in range(LEADERS)]
-
-    def release() -> None:
-        until(lambda: len(db._calls._queue) == count)
-        released.set()
-
-    threads = [threading.Thread(target=db.write, args=(each,)) for each in works]
-    for thread in threads:
-        thread.start()
-    for each in works:
-        assert each.taken.wait(PATIENCE_S)
-    threads.append(threading.Thread(target=release))
-    threads[-1].start()
-    yield
-    for thread in threads:
-        thread.join(PATIENCE_S)
-
-
-def transactions(db: PostgresDatabase, table: str, where: str) -> int:
-    """How many transactions wrote these rows."""
-    with Raw(db.address) as raw:
-        return int(raw.one(f"SELECT count(DISTINCT CAST(xmin AS TEXT)) FROM {table} WHERE {where}"))
 
 
 @pytest.mark.parametrize("way", ["threads", "tasks"])
@@ -440,139 +326,3 @@ def test_a_chosen_id_that_is_recorded_already_is_returned(ledger: Ledger) -> Non
 
     assert ledger.record("main", "q", "r", id=turn_id, steps=steps).id == first.id
     assert ledger.thread("main").depth == 2
-
-
-# -- live turns -------------------------------------------------------------------------------
-
-LIVE: list[dict[str, Any]] = [
-    {},
-    {"id": "chosen-live", "system_prompt": f"be kind {ODD}", "tools_available": ["Read"]},
-    {"model": "m", "provider": "p", "workspace_path": ODD, "persona_id": "other"},
-]
-
-
-def live_states() -> list[LiveState]:
-    return [
-        LiveState(
-            recording.recording(f"s{number}", ["q", ODD], None, dict(fields), live=True), "a writer"
-        )
-        for number, fields in enumerate(LIVE)
-    ]
-
-
-def rounds(live: Sequence[LiveState]) -> Iterator[list[Any]]:
-    """The works of all live turns, verb by verb."""
-    yield [state.begin() for state in live]
-    yield [state.stream(f"so {ODD}") for state in live]
-    for state in live:
-        state.streamed()
-    yield [state.stream("far") for state in live]
-    yield [state.message(Message("assistant", ODD), streamed=True)[1] for state in live]
-    calls = [state.call("Read", {"path": ODD}, "", 3) for state in live]
-    yield [state.start(call) for state, call in zip(live, calls, strict=True)]
-    yield [
-        state.finish(call, "failed", result_json='"x"', error=ODD)
-        for state, call in zip(live, calls, strict=True)
-    ]
-    several = [
-        state.steps([Message("assistant", "hm"), ToolCall("Bash", status="running", id="b")])
-        for state in live
-    ]
-    yield [state.add(steps) for state, steps in zip(live, several, strict=True)]
-    for state, steps in zip(live, several, strict=True):
-        state.added(steps)
-    yield [state.add(state.steps([ToolCall("Bash", "{}", '"y"', id="b")])) for state in live]
-
-
-def test_live_turns_are_the_same_rows_in_calls_and_in_statements(
-    database: Callable[[], PostgresDatabase],
-) -> None:
-    by_call, by_statement = database(), database()
-    roots = [work(f"s{number}", usage=Usage(5, 6)) for number in range(len(LIVE))]
-    for db in (by_call, by_statement):
-        begun(db, roots)
-
-    for works in rounds(live_states()):
-        assert called(by_call, *works) == [None] * len(LIVE)
-        for each in works:
-            by_statement.write_alone(each)
-        assert rows(by_call, "completed_at") == rows(by_statement, "completed_at")
-
-
-def test_steps_of_a_live_turn_that_cannot_be_added_are_left(
-    db: PostgresDatabase, ledger: Ledger
-) -> None:
-    chain(ledger, "main", 1)
-    with ledger.turn("main", "q") as turn:
-        call = turn.tool_call("Read")
-        call.complete("1")
-        before = rows(db)
-        state = turn.state
-        other = LiveState(state.prepared, "another writer")
-
-        for each in (
-            state.finish(call.call, "failed", error="no"),  # it has another outcome
-            state.message(Message("assistant", codeblocks=(MessageCodeblock("x"),)))[1],
-            state.start(call.call),  # it has started
-            other.message("m")[1],
-        ):
-            assert called(db, cast(ServerWork, each)) == [UNDONE]
-        assert rows(db) == before
-        turn.respond("r")
-    with pytest.raises(Conflict):
-        turn.message("late")
-
-
-@pytest.mark.parametrize(
-    "verb",
-    [
-        lambda turn: turn.state.message("m")[1],
-        lambda turn: turn.state.start(turn.state.call("Read", None, "", None)),
-        lambda turn: turn.state.stream("text"),
-        lambda turn: turn.state.finish(turn.tool_call("Read").call, "completed"),
-    ],
-    ids=["message", "start", "stream", "finish"],
-)
-def test_steps_whose_answer_was_lost_are_not_added_twice(
-    db: PostgresDatabase, ledger: Ledger, verb: Callable[[Any], Any]
-) -> None:
-    chain(ledger, "main", 1)
-    with ledger.turn("main", "q") as turn:
-        lost = verb(turn)
-        assert called(db, lost) == [None]
-        before = rows(db)
-
-        db.write_alone(lost.repeat)
-
-        assert rows(db) == before
-        turn.respond("r")
-
-
-def test_a_live_turn_whose_beginning_was_lost_is_begun_once(
-    db: PostgresDatabase, ledger: Ledger
-) -> None:
-    chain(ledger, "main", 1)
-    prepared = recording.recording("main", "q", None, {}, live=True)
-    lost = LiveState(prepared, db.writer().id).begin()
-    assert called(db, cast(ServerWork, lost)) == [None]
-    before = rows(db)
-
-    db.write_alone(cast(Any, lost).repeat)
-
-    assert rows(db) == before
-    assert ledger.live_turns() == (prepared.id,)
-
-
-def test_steps_of_many_live_turns_share_a_transaction(db: PostgresDatabase, ledger: Ledger) -> None:
-    names = [f"s{n}" for n in range(32)]
-    for name in names:
-        chain(ledger, name, 1)
-    turns = [ledger.turn(name, "q") for name in names]
-
-    with queueing(db, len(turns)):
-        together(*(lambda turn=turn: turn.message("step") for turn in turns))
-
-    assert transactions(db, "messages", "content = 'step'") <= LEADERS
-    for turn in turns:
-        turn.respond("r")
-    assert ledger.audit() == ()

@@ -63,6 +63,7 @@ class Sealing(NamedTuple):
     provider: str | None = None
     permissions_used: str | None = None
     steps: LiveSteps = NO_STEPS  # the last ones before the response
+    message_id: str = ""  # of the closing message, if that has none
 
 
 def begin(tx: Transaction, prepared: PreparedTurn, writer_id: str) -> None:
@@ -187,7 +188,7 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
         "live_parent", turn_id=turn_id
     )[0]
     model, provider = sealing.model or model, sealing.provider or provider
-    response = _closing_message(tx, turn_id, sealing, now)
+    response = _write_closing(tx, turn_id, sealing, now)
     # A sealed turn never changes again: a call still open then could never get its outcome.
     tx.run("close_tool_calls", turn_id=turn_id, completed_at=now)
     usage = sealing.usage
@@ -213,7 +214,6 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     tx.run("delete_live_turn", turn_id=turn_id)
     # Its place while live was provisional: usage and model are known only now, and whether it may
     # join the segment of its parent.
-    threads.remove(tx, turn_id)
     place = threads.below(
         threads.place_of(tx, parent_id),
         usage=usage,
@@ -225,7 +225,7 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
         compaction_turn_id=None,
     )
     completed = sealing.status == "completed"
-    threads.put(tx, turn_id, place, join=completed)
+    threads.settle(tx, turn_id, place, join=completed)
     index_queue.grown(tx, [turn_id])
     return _follow(tx, session, parent_id, turn_id) if completed else None
 
@@ -272,28 +272,23 @@ def beside_head(tx: Transaction, live: LiveKey) -> HeadMoved | None:
     return HeadMoved(session.label, turn.parent_turn_id, session.thread_id, turn.id)
 
 
-def _closing_message(tx: Transaction, turn_id: str, sealing: Sealing, now: int) -> Message | None:
-    """The response, or else the streamed text; marked as partial if the turn failed."""
-    response = sealing.response
-    if response is None or response.content is None:
+def closing_message(sealing: Sealing) -> Message:
+    """The response, or else the message that the streamed text becomes: partial if the turn failed.
+    Without content, it takes the streamed text."""
+    metadata = None if sealing.status == "completed" else PARTIAL
+    message = sealing.response or Message("assistant", metadata_json=metadata)
+    return message if message.id else replace(message, id=sealing.message_id)
+
+
+def _write_closing(tx: Transaction, turn_id: str, sealing: Sealing, now: int) -> Message | None:
+    message = closing_message(sealing)
+    if message.content is None:
         streamed = partial_text(tx, turn_id)
-        if streamed:
-            metadata = None if sealing.status == "completed" else PARTIAL
-            plain = response or Message("assistant", metadata_json=metadata)
-            response = Message(
-                plain.role,
-                streamed,
-                plain.source,
-                plain.thinking,
-                plain.context_json,
-                plain.metadata_json,
-                plain.tool_call_id,
-                plain.id,
-            )
-    if response is None:
-        return None
+        if not streamed and sealing.response is None:
+            return None
+        message = replace(message, content=streamed or None)
     last = tx.run("last_sequence", turn_id=turn_id)[0][0]
-    message = recording.fill_message(response, turn_id, (-1 if last is None else last) + 1, now)
+    message = recording.fill_message(message, turn_id, (-1 if last is None else last) + 1, now)
     recording.write_messages(tx, (message,))
     return message
 

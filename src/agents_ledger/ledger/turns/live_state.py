@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import live, recording
-from agents_ledger.ledger.turns.live import LiveKey, LiveSteps
+from agents_ledger.ledger.turns.live import LiveKey, LiveSteps, Sealing
 from agents_ledger.ledger.turns.recording import PreparedTurn
 from agents_ledger.model.errors import HeadMoved, OutcomeUnknown
-from agents_ledger.model.ids import now_ms
+from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import (
     Answer,
@@ -76,6 +76,26 @@ class AddSteps:
 
     def repeat(self, tx: Transaction, /) -> None:
         live.add_steps(tx, self.live, self.steps._replace(again=True))
+
+
+class SealTurn:
+    """The work that seals a live turn."""
+
+    def __init__(self, key: LiveKey, sealing: Sealing) -> None:
+        self.live = key
+        self.sealing = sealing
+        self.key = key.session
+
+    def __call__(self, tx: Transaction) -> HeadMoved | None:
+        return live.seal(tx, self.live, self.sealing)
+
+    def call(self, works: Sequence[SealTurn], /) -> ServerCall | None:
+        from agents_ledger.ledger.turns import server_recording
+
+        return server_recording.seal([(work.live, work.sealing) for work in works])
+
+    # A call that is still under way holds the lock of the live turn, which sealing takes first.
+    repeat = __call__
 
 
 class LiveState:
@@ -220,7 +240,7 @@ class LiveState:
             recording.check_response(response)
         if fields.get("permissions_used") is not None:
             fields["permissions_used"] = encoded(fields["permissions_used"], "permissions_used")
-        return self._sealing(live.Sealing("completed", None, response, **fields))
+        return self._sealing(Sealing("completed", None, response, **fields))
 
     def fail(
         self,
@@ -231,14 +251,14 @@ class LiveState:
         permissions_used: str | None = None,
     ) -> Work[HeadMoved | None]:
         check_text(error, "the error of a turn")
-        sealing = live.Sealing(
+        sealing = Sealing(
             "failed", error, usage=usage, model=model, permissions_used=permissions_used
         )
         return self._sealing(sealing)
 
-    def _sealing(self, sealing: live.Sealing) -> Work[HeadMoved | None]:
+    def _sealing(self, sealing: Sealing) -> Work[HeadMoved | None]:
         recording.check_usage(sealing.usage)
-        return partial(live.seal, live=self.live, sealing=sealing)
+        return SealTurn(self.live, sealing._replace(message_id=new_id()))
 
     def close(self, moved: HeadMoved | None) -> None:
         """After the last commit: the turn is stored. Raises `moved` if the head did not follow."""

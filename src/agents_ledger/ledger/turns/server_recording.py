@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from agents_ledger.ledger.turns.recording import PreparedTurn
+from agents_ledger.ledger.turns.live import LiveKey, LiveSteps, Sealing, closing_message
+from agents_ledger.ledger.turns.recording import PreparedTurn, fill_message
+from agents_ledger.model.errors import HeadMoved
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.turns import Turn
+from agents_ledger.model.turns import ToolCall, Turn
 from agents_ledger.store.database import UNDONE, Row, ServerCall, Undone
 from agents_ledger.store.text import stored_json
-
-if TYPE_CHECKING:
-    from agents_ledger.ledger.turns.live import LiveKey, LiveSteps
 
 # Characters of a turn. Longer ones would hold up the others of their batch.
 LETTERS_MAX = 500_000
@@ -68,6 +67,24 @@ class _AskedSteps(Struct, omit_defaults=True):
     turn_id: str
     writer_id: str
     is_streamed: bool | None = None
+
+
+class _AskedSeal(Struct, omit_defaults=True):
+    turn_id: str
+    writer_id: str
+    closing_id: str
+    status: str
+    is_answered: bool | None = None
+    error: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    permissions_used: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    total_tokens: int | None = None
 
 
 class _PieceRow(Struct):
@@ -138,7 +155,6 @@ def add_steps(batch: Sequence[tuple[LiveKey, LiveSteps]]) -> ServerCall | None:
         for live, steps in batch
         if not steps.again and not any(message.has_details for message in steps.messages)
     ]
-    now = now_ms()
     tables: tuple[list[Any], ...] = (
         [
             _AskedSteps(live.turn_id, live.writer_id, steps.is_streamed or None)
@@ -146,16 +162,85 @@ def add_steps(batch: Sequence[tuple[LiveKey, LiveSteps]]) -> ServerCall | None:
         ],
         [message for _, steps in able for message in steps.messages],
         [tool_call for _, steps in able for tool_call in steps.calls],
-        [
-            replace(call, turn_id=live.turn_id, completed_at=now)
-            for live, steps in able
-            for call in steps.outcomes
-        ],
+        _outcomes(able, now_ms()),
         [_PieceRow(live.turn_id, *steps.piece) for live, steps in able if steps.piece is not None],
     )
     values = tuple(map(stored_json, tables))
     turn_ids = [live.turn_id for live, _ in batch]
     return ServerCall("add_steps", values, lambda rows: _done(turn_ids, rows)) if able else None
+
+
+def seal(batch: Sequence[tuple[LiveKey, Sealing]]) -> ServerCall | None:
+    """seal_turns() for those that it can seal."""
+    able = [(live, sealing) for live, sealing in batch if _can_be_sealed(sealing)]
+    now = now_ms()
+    steps = [(live, sealing.steps) for live, sealing in able]
+    closing = [
+        fill_message(closing_message(sealing), live.turn_id, 0, now) for live, sealing in able
+    ]
+    tables: tuple[list[Any], ...] = (
+        [
+            _asked_seal(live, sealing, message.id)
+            for (live, sealing), message in zip(able, closing, strict=True)
+        ],
+        [message for _, each in steps for message in each.messages],
+        [tool_call for _, each in steps for tool_call in each.calls],
+        _outcomes(steps, now),
+        closing,
+    )
+    try:
+        documents = [stored_json(rows) for rows in tables]
+    except OverflowError:  # a number that no column can hold
+        return None
+
+    def results(rows: list[Row]) -> list[Any]:
+        sealed = {turn_id: stand for turn_id, *stand in rows}
+        return [_sealed(live, sealing, sealed.get(live.turn_id)) for live, sealing in batch]
+
+    return ServerCall("seal_turns", (now, *documents), results) if able else None
+
+
+def _can_be_sealed(sealing: Sealing) -> bool:
+    messages = [*sealing.steps.messages, *filter(None, [sealing.response])]
+    return not sealing.steps.again and not any(message.has_details for message in messages)
+
+
+def _asked_seal(live: LiveKey, sealing: Sealing, closing_id: str) -> _AskedSeal:
+    usage = sealing.usage
+    return _AskedSeal(
+        live.turn_id,
+        live.writer_id,
+        closing_id,
+        sealing.status,
+        is_answered=sealing.response is not None or None,
+        error=sealing.error,
+        model=sealing.model or None,
+        provider=sealing.provider or None,
+        permissions_used=sealing.permissions_used,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_input_tokens=usage.cached_input_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        total_tokens=usage.total,
+    )
+
+
+def _sealed(live: LiveKey, sealing: Sealing, stand: list[Any] | None) -> HeadMoved | Undone | None:
+    if stand is None:
+        return UNDONE
+    label, parent_id, head = stand
+    if sealing.status != "completed" or parent_id == head:
+        return None
+    return HeadMoved(label, parent_id, head, live.turn_id)
+
+
+def _outcomes(steps: Sequence[tuple[LiveKey, LiveSteps]], now: int) -> list[ToolCall]:
+    return [
+        replace(call, turn_id=live.turn_id, completed_at=now)
+        for live, each in steps
+        for call in each.outcomes
+    ]
 
 
 def _done(turn_ids: Sequence[str], rows: list[Row]) -> list[Any]:

@@ -134,10 +134,15 @@ def freeze(tx: Transaction, place: TurnPlace) -> None:
         segment_id, depth = raised[0]
 
 
-def remove(tx: Transaction, turn_id: str) -> None:
-    """Undo put() for a turn that is alone in its segment."""
-    segment_id = tx.run("delete_place", turn_id=turn_id)[0][0]
-    tx.run("delete_segment", id=segment_id)
+def settle(tx: Transaction, turn_id: str, place: TurnPlace, *, join: bool) -> None:
+    """Store the final place of a turn that stands in a segment of its own: after its parent if it
+    may join and that is free, else where it is."""
+    [(own, _)] = tx.run("delete_place", turn_id=turn_id)
+    values = {"turn_id": turn_id, **structs.asdict(place)}
+    if join and place.depth > 1 and tx.change("insert_place", **values):
+        tx.run("delete_segment", id=own)
+    else:
+        tx.run("insert_place", **{**values, "segment_id": own})
 
 
 # -- finding turns ----------------------------------------------------------------------------

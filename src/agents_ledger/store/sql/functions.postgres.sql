@@ -199,8 +199,26 @@ BEGIN
     RETURN QUERY SELECT * FROM unnest(ids, parents, depths);
 END $$;
 
+-- Steps of some of the turns that are being written. An outcome of a call that has one undoes the whole call.
+CREATE FUNCTION write_steps(ids TEXT[], new_messages JSON, new_calls JSON, outcomes JSON)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    o RECORD;
+BEGIN
+    PERFORM insert_steps(ids, new_messages, new_calls);
+    FOR o IN SELECT * FROM json_to_recordset(outcomes) AS r (
+        turn_id TEXT, id TEXT, status TEXT, result_json TEXT, error TEXT, completed_at BIGINT
+    ) WHERE r.turn_id = ANY (ids) LOOP
+        UPDATE tool_calls c SET
+            status = o.status, result_json = o.result_json, error = o.error,
+            completed_at = o.completed_at
+        WHERE c.turn_id = o.turn_id AND c.id = o.id AND c.status IN ('pending', 'running');
+        IF NOT FOUND THEN RAISE EXCEPTION 'a call is finished already'; END IF;
+    END LOOP;
+END $$;
+
 -- Steps of turns that their writers write now, as add_message(), add_steps(), start_call(), finish_call() and stream()
--- of a live turn commit them. An outcome of a call that has one undoes all.
+-- of a live turn commit them.
 CREATE FUNCTION add_steps(
     ledger TEXT, number BIGINT,
     asked JSON, new_messages JSON, new_calls JSON, outcomes JSON, pieces JSON
@@ -208,7 +226,6 @@ CREATE FUNCTION add_steps(
 #variable_conflict use_column
 DECLARE
     ids TEXT[];
-    o RECORD;
 BEGIN
     PERFORM set_config('search_path', quote_ident(ledger), TRUE);
     IF NOT begin_call(number) THEN RETURN; END IF;
@@ -226,16 +243,7 @@ BEGIN
         SELECT a.turn_id FROM json_to_recordset(asked) AS a (turn_id TEXT, is_streamed BOOLEAN)
         WHERE a.is_streamed
     ));
-    PERFORM insert_steps(ids, new_messages, new_calls);
-    FOR o IN SELECT * FROM json_to_recordset(outcomes) AS r (
-        turn_id TEXT, id TEXT, status TEXT, result_json TEXT, error TEXT, completed_at BIGINT
-    ) WHERE r.turn_id = ANY (ids) LOOP
-        UPDATE tool_calls c SET
-            status = o.status, result_json = o.result_json, error = o.error,
-            completed_at = o.completed_at
-        WHERE c.turn_id = o.turn_id AND c.id = o.id AND c.status IN ('pending', 'running');
-        IF NOT FOUND THEN RAISE EXCEPTION 'a call is finished already'; END IF;
-    END LOOP;
+    PERFORM write_steps(ids, new_messages, new_calls, outcomes);
     IF pieces IS NOT NULL THEN
         INSERT INTO partial_texts (turn_id, piece, content)
         SELECT r.turn_id, r.piece, r.content
@@ -247,4 +255,152 @@ BEGIN
         ));
     END IF;
     RETURN QUERY SELECT unnest(ids);
+END $$;
+
+-- The text that was streamed of a turn, as the statement partials; NULL: none.
+CREATE FUNCTION streamed_text(turn TEXT) RETURNS TEXT LANGUAGE sql STABLE AS $$
+SELECT NULLIF(string_agg(content, '' ORDER BY piece), '') FROM (
+    SELECT content, piece FROM partial_texts WHERE turn_id = turn
+    UNION ALL
+    SELECT x.content, x.piece
+    FROM bus_streams s JOIN bus_stream_texts x ON x.stream_id = s.id
+    WHERE s.turn_id = turn
+) AS pieces
+$$;
+
+-- The last sequence number of a turn and one more.
+CREATE FUNCTION next_sequence(turn TEXT) RETURNS BIGINT LANGUAGE sql STABLE AS $$
+SELECT 1 + GREATEST(
+    -1,
+    (SELECT max(sequence) FROM messages WHERE turn_id = turn),
+    (SELECT max(sequence) FROM tool_calls WHERE turn_id = turn)
+)
+$$;
+
+-- Turns are sealed by their writers, as live.seal() does; each is returned with the label of its session, its parent,
+-- and the head that the session had. Where the head is no longer the parent, it stays.
+CREATE FUNCTION seal_turns(
+    ledger TEXT, number BIGINT, at BIGINT,
+    asked JSON, new_messages JSON, new_calls JSON, outcomes JSON, closing JSON
+) RETURNS TABLE (turn_id TEXT, session_label TEXT, parent_id TEXT, head TEXT) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    ids TEXT[];
+    labels TEXT[];
+    parents TEXT[];
+    heads TEXT[];
+    completed TEXT[];
+    joining TEXT[];
+    left_segments BIGINT[];
+BEGIN
+    PERFORM set_config('search_path', quote_ident(ledger), TRUE);
+    IF NOT begin_call(number) THEN RETURN; END IF;
+    -- One turn of each session; whoever has to wait for another writer waits alone.
+    SELECT
+        array_agg(x.turn_id ORDER BY x.n), array_agg(x.label ORDER BY x.n),
+        array_agg(x.parent_turn_id ORDER BY x.n), array_agg(x.thread_id ORDER BY x.n)
+    INTO ids, labels, parents, heads
+    FROM (
+        SELECT DISTINCT ON (s.label) a.n, a.turn_id, s.label, t.parent_turn_id, s.thread_id
+        FROM ROWS FROM (json_to_recordset(asked) AS (turn_id TEXT, writer_id TEXT))
+            WITH ORDINALITY AS a (turn_id, writer_id, n)
+        CROSS JOIN LATERAL (
+            SELECT l.session_label FROM live_turns l
+            WHERE l.turn_id = a.turn_id AND l.writer_id = a.writer_id
+            FOR UPDATE SKIP LOCKED
+        ) l
+        CROSS JOIN LATERAL (
+            SELECT s.label, s.thread_id FROM names n JOIN sessions s ON s.label = n.session_label
+            WHERE n.name = l.session_label
+            FOR UPDATE OF s SKIP LOCKED
+        ) s
+        CROSS JOIN LATERAL (SELECT t.parent_turn_id FROM turns t WHERE t.id = a.turn_id OFFSET 0) t
+        ORDER BY s.label, a.n
+    ) x;
+    IF ids IS NULL THEN RETURN; END IF;
+
+    PERFORM write_steps(ids, new_messages, new_calls, outcomes);
+    -- The response, or else what was streamed.
+    INSERT INTO messages (
+        id, turn_id, role, content, source, sequence, created_at, thinking, context_json,
+        metadata_json, tool_call_id
+    )
+    SELECT
+        m.id, m.turn_id, m.role, m.content, m.source, next_sequence(m.turn_id), m.created_at,
+        m.thinking, m.context_json, m.metadata_json, m.tool_call_id
+    FROM (
+        SELECT
+            r.id, r.turn_id, r.role, COALESCE(r.content, streamed_text(r.turn_id)) AS content,
+            r.source, r.created_at, r.thinking, r.context_json, r.metadata_json, r.tool_call_id
+        FROM json_to_recordset(closing) AS r (
+            id TEXT, turn_id TEXT, role TEXT, content TEXT, source TEXT, created_at BIGINT,
+            thinking TEXT, context_json TEXT, metadata_json TEXT, tool_call_id TEXT
+        ) WHERE r.turn_id = ANY (ids)
+    ) m
+    JOIN json_to_recordset(asked) AS a (turn_id TEXT, is_answered BOOLEAN) ON a.turn_id = m.turn_id
+    WHERE a.is_answered OR m.content IS NOT NULL;
+    UPDATE tool_calls c SET status = 'cancelled', error = 'no result recorded', completed_at = at
+    WHERE c.turn_id = ANY (ids) AND c.status IN ('pending', 'running');
+
+    -- The last change of these turns, and of all that hangs on them.
+    UPDATE turns t SET
+        status = r.status, completed_at = at, error = r.error,
+        model = COALESCE(r.model, t.model), provider = COALESCE(r.provider, t.provider),
+        response_message_id = CASE WHEN r.status = 'completed' THEN
+            (SELECT m.id FROM messages m WHERE m.id = r.closing_id AND m.turn_id = t.id) END,
+        permissions_used = COALESCE(r.permissions_used, t.permissions_used),
+        input_tokens = r.input_tokens, output_tokens = r.output_tokens,
+        cached_input_tokens = r.cached_input_tokens, cache_write_tokens = r.cache_write_tokens,
+        reasoning_tokens = r.reasoning_tokens, total_tokens = r.total_tokens,
+        tool_call_count = (SELECT count(*) FROM tool_calls c WHERE c.turn_id = t.id)
+    FROM json_to_recordset(asked) AS r (
+        turn_id TEXT, status TEXT, error TEXT, model TEXT, provider TEXT, permissions_used TEXT,
+        input_tokens BIGINT, output_tokens BIGINT, cached_input_tokens BIGINT,
+        cache_write_tokens BIGINT, reasoning_tokens BIGINT, total_tokens BIGINT, closing_id TEXT
+    ) WHERE t.id = r.turn_id AND t.id = ANY (ids);
+    DELETE FROM partial_texts p WHERE p.turn_id = ANY (ids);
+    DELETE FROM live_turns l WHERE l.turn_id = ANY (ids);
+
+    -- A completed turn joins the segment of its parent, if nothing stands there behind it.
+    SELECT array_agg(x.turn_id), array_agg(x.segment_id) INTO joining, left_segments
+    FROM (
+        SELECT DISTINCT ON (p.segment_id, p.depth) o.turn_id, o.segment_id
+        FROM unnest(ids, parents) WITH ORDINALITY AS u (id, parent, n)
+        CROSS JOIN LATERAL (SELECT t.status FROM turns t WHERE t.id = u.id OFFSET 0) t
+        CROSS JOIN LATERAL (SELECT * FROM places p WHERE p.turn_id = u.parent OFFSET 0) p
+        CROSS JOIN LATERAL (SELECT * FROM places o WHERE o.turn_id = u.id OFFSET 0) o
+        WHERE t.status = 'completed' AND (
+            SELECT 1 FROM places q WHERE q.segment_id = p.segment_id AND q.depth = p.depth + 1
+        ) IS NULL
+        ORDER BY p.segment_id, p.depth, u.n
+    ) x;
+    UPDATE places o SET
+        segment_id = CASE WHEN u.id = ANY (joining) THEN p.segment_id ELSE o.segment_id END,
+        input_tokens = COALESCE(p.input_tokens, 0) + COALESCE(t.input_tokens, 0),
+        output_tokens = COALESCE(p.output_tokens, 0) + COALESCE(t.output_tokens, 0),
+        cached_input_tokens =
+            COALESCE(p.cached_input_tokens, 0) + COALESCE(t.cached_input_tokens, 0),
+        cache_write_tokens = COALESCE(p.cache_write_tokens, 0) + COALESCE(t.cache_write_tokens, 0),
+        reasoning_tokens = COALESCE(p.reasoning_tokens, 0) + COALESCE(t.reasoning_tokens, 0),
+        total_tokens = COALESCE(p.total_tokens, 0) + COALESCE(t.total_tokens, 0),
+        model = COALESCE(t.model, p.model), provider = COALESCE(t.provider, p.provider)
+    FROM unnest(ids, parents) AS u (id, parent)
+    CROSS JOIN LATERAL (SELECT * FROM turns t WHERE t.id = u.id OFFSET 0) t
+    LEFT JOIN LATERAL (SELECT * FROM places p WHERE p.turn_id = u.parent OFFSET 0) p ON TRUE
+    WHERE o.turn_id = u.id AND o.turn_id = ANY (ids);
+    DELETE FROM segments s WHERE s.id = ANY (left_segments);
+
+    INSERT INTO search_waiting (turn_id) SELECT unnest(ids)
+    ON CONFLICT (turn_id) DO UPDATE SET turn_id = excluded.turn_id;
+
+    SELECT array_agg(u.id) INTO completed
+    FROM unnest(ids, parents, heads) AS u (id, parent, head)
+    WHERE u.parent IS NOT DISTINCT FROM u.head
+        AND (SELECT t.status FROM turns t WHERE t.id = u.id) = 'completed';
+    UPDATE sessions s SET thread_id = ids[array_position(labels, s.label)], updated_at = at
+    WHERE s.label = ANY (labels) AND ids[array_position(labels, s.label)] = ANY (completed);
+    INSERT INTO session_history (session_label, thread_id, changed_at, reason)
+    SELECT u.label, u.id, at, 'record' FROM unnest(ids, labels) AS u (id, label)
+    WHERE u.id = ANY (completed);
+    RETURN QUERY SELECT * FROM unnest(ids, labels, parents, heads);
 END $$;
