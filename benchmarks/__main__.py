@@ -35,6 +35,7 @@ from benchmarks import (
     writers,
 )
 from benchmarks.measure import Curve, Line, machine, table, versions
+from benchmarks.secrets import recall as secret_recall
 
 
 class Part(NamedTuple):
@@ -55,6 +56,7 @@ PARTS = {
     "search": Part("Search at a million messages", search.search),
     "recall": Part("Recall: questions, and prompts of real sessions", recall.recall),
     "fix": Part("Fix: what ended an error, before it ends again", fix.fix),
+    "secrets": Part("Secrets: formats found, and false alarms", secret_recall.secrets),
     "routing": Part("Smart routing on real sessions", routing.routing),
     "searching": Part("Searching", searching.searching),
     "starting": Part("Starting", starting.starting),

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from agents_ledger.exporters.secrets import Masked, Masker
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.reports.trees import Headline
+from agents_ledger.model.secrets.masking import Masked, Masker
 from agents_ledger.model.sessions import Session, Thread
 from agents_ledger.model.turns import Message, ToolCall, Turn
 
@@ -23,12 +23,14 @@ S = TypeVar("S", bound=Struct)
 # The fields that may hold a secret: those with text of people and programs.
 _TURN = (
     "error", "workspace_path", "tools_available", "permissions_granted", "permissions_used",
-    "effective_config_json",
+    "effective_config_json", "model", "toolset_name", "source_event_id",
 )  # fmt: skip
 _MESSAGE = ("content", "thinking", "context_json", "metadata_json")
-_CALL = ("params_json", "result_json", "error")
+_CALL = ("tool_name", "params_json", "result_json", "error")
+_LINT = ("file_path", "message")
+_CODEBLOCK = ("file_path", "content")
 _COMPACTION = ("summary", "metadata_json")
-_SESSION = ("title", "note", "task_description", "metadata_json")
+_SESSION = ("label", "title", "note", "task_description", "metadata_json", "routing_key")
 
 
 class ExportedThread:
@@ -138,8 +140,9 @@ class ExportedThread:
             return masked
         return structs.replace(
             masked,
-            lints=tuple(self._mask(lint, ("message",), where) for lint in message.lints),
-            codeblocks=tuple(self._mask(b, ("content",), where) for b in message.codeblocks),
+            files=tuple(self._mask(file, ("file_path",), where) for file in message.files),
+            lints=tuple(self._mask(lint, _LINT, where) for lint in message.lints),
+            codeblocks=tuple(self._mask(b, _CODEBLOCK, where) for b in message.codeblocks),
         )
 
     def _mask(self, value: S, names: tuple[str, ...], where: str) -> S:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Literal, get_args
 
 from agents_ledger.exporters.exported_thread import ExportedThread
-from agents_ledger.exporters.secrets import Masked, Masker
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.installation.extras import needed
+from agents_ledger.model.secrets.masking import Masked, Masker
 
 Form = Literal["markdown", "json", "messages", "html"]
 FORMS: tuple[Form, ...] = get_args(Form)

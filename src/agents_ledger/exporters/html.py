@@ -12,7 +12,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from agents_ledger.exporters.exported_thread import ExportedThread
-from agents_ledger.exporters.secrets import review
+from agents_ledger.model.secrets.masking import review
 from agents_ledger.render import bodies
 from agents_ledger.render.environment import new_environment
 

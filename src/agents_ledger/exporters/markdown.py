@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 from agents_ledger.exporters.exported_thread import ExportedThread
-from agents_ledger.exporters.secrets import review
 from agents_ledger.model.files.file_contents import difference, edits_of
 from agents_ledger.model.files.file_tools import decoded
+from agents_ledger.model.secrets.masking import review
 from agents_ledger.model.sessions import NATIVE
 from agents_ledger.model.text import humanize
 from agents_ledger.model.text.sanitize import one_line, visible, visible_lines

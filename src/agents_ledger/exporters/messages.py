@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from agents_ledger.exporters.secrets import Masker
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.secrets.masking import Masker
 
 _LISTS = ("messages", "input")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from agents_ledger.ledger.reading import ReadVerbs
 from agents_ledger.ledger.reports import transcripts
 from agents_ledger.ledger.reports.transcripts import TranscriptPage
+from agents_ledger.ledger.sessions import deleted
 from agents_ledger.ledger.turns import grafting, threads, unfinished
 from agents_ledger.ledger.turns.grafting import GraftedTurn, SessionCheck
 from agents_ledger.model.reports.routing import Route
@@ -96,6 +97,10 @@ class Subjects(ReadVerbs):
         from agents_ledger.ledger.search import routing
 
         return self._read(lambda tx: routing.explained(tx, target))
+
+    def check_shown(self, target: str) -> None:
+        """NotFound if a session, or a turn of it alone, is marked as deleted."""
+        self._read(lambda tx: deleted.check_shown(tx, target))
 
     def read_transcript(
         self, target: str, read: Callable[[Iterator[TranscriptPage]], T], *, page: int | None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.mcp.tools import turn_summary
+from agents_ledger.mcp.tools import shown, turn_summary
 from agents_ledger.model.ids import new_id
 
 TURNS = 10
@@ -53,7 +53,7 @@ def _call(call: dict[str, Any]) -> str:
 
 
 def _continue(ledger: Ledger, target: str) -> str:
-    target = ledger.lookup(target)
+    target = shown(ledger, target)
     head = ledger.thread(target, last=0)
     return (
         f"Continue the conversation at turn {head.turn_id}; it has {head.depth} turns."

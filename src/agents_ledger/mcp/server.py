@@ -22,12 +22,12 @@ from mcp.shared.exceptions import MCPError
 
 from agents_ledger.bus import Ability, AgentBus, InvokeResult
 from agents_ledger.bus.bus import MayUse, ScopeMissing
-from agents_ledger.exporters.secrets import Masker
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.mcp.prompts import NOTICE, PROMPTS
 from agents_ledger.mcp.tools import MODULE, TOOLS, session_summary, turn_summary
 from agents_ledger.model.access import Token
 from agents_ledger.model.errors import LedgerError
+from agents_ledger.model.secrets.masking import Masker
 from agents_ledger.model.sessions import Session
 
 T = TypeVar("T")
@@ -195,6 +195,7 @@ class _Handlers:
         name = unquote(name)
         if not uri.startswith(SCHEME) or kind not in ("session", "turn") or not name:
             raise MCPError(types.INVALID_PARAMS, f"no resource {uri}")
+        self._ledger.check_shown(name)
         content: dict[str, Any] = {"notice": NOTICE}
         if kind == "turn":
             content["turn"] = turn_summary(self._ledger.get_turn(name), TURN_CHARS, TURN_STEPS)

@@ -226,8 +226,15 @@ def _files(ledger: Ledger, args: FilesArguments) -> ToolAnswer:
     return ToolAnswer(to_builtins(results.touches), results.next)
 
 
+def shown(ledger: Ledger, typed: str) -> str:
+    """The target that somebody typed, unless it is marked as deleted."""
+    target = ledger.lookup(typed)
+    ledger.check_shown(target)
+    return target
+
+
 def _show(ledger: Ledger, args: ShowArguments) -> ToolAnswer:
-    thread = ledger.thread(ledger.lookup(args.target), last=0)
+    thread = ledger.thread(shown(ledger, args.target), last=0)
     if thread.turn_id is None:
         return ToolAnswer([])
     end = thread.depth if args.to_depth is None else min(args.to_depth, thread.depth)
@@ -240,7 +247,7 @@ def _show(ledger: Ledger, args: ShowArguments) -> ToolAnswer:
 
 
 def _tree(ledger: Ledger, args: TreeArguments) -> ToolAnswer:
-    thread = ledger.thread(ledger.lookup(args.target), last=0)
+    thread = ledger.thread(shown(ledger, args.target), last=0)
     if thread.turn_id is None:
         return ToolAnswer([])
     root = ledger.ancestor_at(thread.turn_id, 1) or thread.turn_id
@@ -271,7 +278,7 @@ def _context(ledger: Ledger, args: ContextArguments) -> ToolAnswer:
 
 
 def _fitting_context(ledger: Ledger, args: ContextArguments) -> Context:
-    target = ledger.lookup(args.target)
+    target = shown(ledger, args.target)
     for last in PROTECTED[:-1]:
         with suppress(Refused):
             return ledger.context(target, budget=args.budget, last=last)
@@ -279,7 +286,7 @@ def _fitting_context(ledger: Ledger, args: ContextArguments) -> Context:
 
 
 def _fork(ledger: Ledger, args: ForkArguments) -> ToolAnswer:
-    target = ledger.lookup(args.target)
+    target = shown(ledger, args.target)
     return ToolAnswer(session_summary(ledger.fork(target, label=args.label, before=args.before)))
 
 

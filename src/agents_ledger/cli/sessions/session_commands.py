@@ -24,16 +24,24 @@ MOVES = 20
 
 @command
 @click.argument("session", shell_complete=complete_target)
-@click.option("--deleted", is_flag=True, help="Mark it as deleted instead; its turns are kept.")
+@click.option("--deleted", is_flag=True, help="Mark it as deleted instead, and hide it.")
 @click.option("--undo", "reactivate", is_flag=True, help="Make it active again.")
 def archive(run: Invocation, *, session: str, deleted: bool, reactivate: bool) -> None:
-    """Archive a session, mark it as deleted, or make it active again. Nothing is removed."""
+    """Archive a session, mark it as deleted, or make it active again. Nothing is erased.
+
+    A deleted session is hidden from searches, pages and agents. To erase what it says, use
+    `agents-ledger redact`.
+    """
     if deleted and reactivate:
         raise click.UsageError("--deleted and --undo cannot be combined.")
     status: SessionStatus = "active" if reactivate else "deleted" if deleted else "archived"
     with run.writing() as ledger:
         changed = ledger.archive(ledger.lookup(session), status)
     _print_session(run, changed, f" is {changed.status}")
+    if deleted and not run.as_json:
+        undo = shlex.join(["agents-ledger", "archive", "--undo", changed.label])
+        hidden = "It is hidden from searches, pages and agents, but nothing was erased."
+        terminal.note((as_typed(f"{hidden} To show it again: `{undo}`."), "dim"))
 
 
 @command

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from agents_ledger.ledger.ask.calls import Call, problem_lines, stored_call
 from agents_ledger.ledger.search import smart_routing
 from agents_ledger.ledger.search.ranking import Candidate
 from agents_ledger.ledger.search.words import tokenizer
+from agents_ledger.ledger.sessions.deleted import hidden
 from agents_ledger.ledger.sessions.lookup import Holder, holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.ask import Fix, Fixes
@@ -107,7 +109,13 @@ def _order(episode: Episode) -> tuple[float, int]:
 
 def _episodes(tx: Transaction, words: ErrorWords) -> Iterator[Episode]:
     seen: set[tuple[str, int]] = set()
-    for candidate in smart_routing.relevant(words.terms)[:TURNS_READ]:
+    concealed = hidden(tx)
+    relevant = (
+        candidate
+        for candidate in smart_routing.relevant(words.terms)
+        if not concealed.has(candidate.segment_id, candidate.depth)
+    )
+    for candidate in islice(relevant, TURNS_READ):
         for episode in episodes(following(tx, candidate), words):
             key = (episode.failed.turn_id, episode.failed.sequence)
             if key not in seen:

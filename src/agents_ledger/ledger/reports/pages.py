@@ -13,7 +13,7 @@ from msgspec import structs
 from agents_ledger.ledger.context.window import boundary_at
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.reports import trees
-from agents_ledger.ledger.sessions import heads
+from agents_ledger.ledger.sessions import deleted, heads
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.imports.requests import ImportResponse
@@ -209,7 +209,8 @@ class Pages:
         """Headlines of the latest failed turns."""
 
         def work(tx: Transaction) -> tuple[Headline, ...]:
-            return trees.headlines(tx, [row[0] for row in tx.run("failed_turns", limit=limit)])
+            ids = [row[0] for row in tx.run("failed_turns", limit=limit)]
+            return trees.headlines(tx, deleted.without_hidden(tx, ids))
 
         return self._core.read(work)
 

@@ -59,7 +59,7 @@ def recalled(
         if passage is None or passage.turn_id in except_turns:
             continue
         session = reader.run("turn_session", turn_id=passage.turn_id)
-        if session and session[0][1] == except_session:
+        if session and (session[0][1] == except_session or session[0][3]):
             continue
         return passage._replace(session_label=session[0][0] if session else None)
     return None

@@ -25,6 +25,7 @@ from agents_ledger.ledger.search.ranking import Candidate
 from agents_ledger.ledger.search.turn_search import LAST, SearchRun
 from agents_ledger.ledger.search.words import tokenizer
 from agents_ledger.ledger.search.words.snippets import PhraseFinder
+from agents_ledger.ledger.sessions import deleted
 from agents_ledger.ledger.sessions.lookup import holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.routing import Proposal, Reason
@@ -237,9 +238,11 @@ def fork_points(
     tx: Transaction, candidates: Iterable[Candidate], hidden: Collection[str] = ()
 ) -> list[ForkPoint]:
     """Where to continue, best first: relevant turns, and the ends of their segments."""
+    concealed = deleted.hidden(tx)
     by_segment: dict[int, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
-        by_segment[candidate.segment_id].append(candidate)
+        if not concealed.has(candidate.segment_id, candidate.depth):
+            by_segment[candidate.segment_id].append(candidate)
     points = []
     for segment_id, own in by_segment.items():
         above = tx.run("segments_above", segment_id=segment_id)
@@ -251,7 +254,7 @@ def fork_points(
         ]
         end = _end(tx, segment_id, hidden)
         places = {turn.depth: turn.turn_id for turn in own}
-        if end is not None:
+        if end is not None and not concealed.has(segment_id, end[0]):
             places[end[0]] = end[1]
         for depth, turn_id in places.items():
             score, matches = _fit(depth, on_thread)

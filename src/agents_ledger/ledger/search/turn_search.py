@@ -7,7 +7,7 @@ How much a word counts in each part of a turn: PART_WEIGHTS in model/reports/sea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,6 +26,7 @@ from agents_ledger.ledger.search.words.questions import RANK_MAX, is_common, is_
 from agents_ledger.ledger.search.words.snippets import PhraseFinder, snippets
 from agents_ledger.ledger.search.words.term_groups import Mode, has_facets, plain_terms, term_groups
 from agents_ledger.ledger.sessions import heads
+from agents_ledger.ledger.sessions.deleted import hidden
 from agents_ledger.ledger.sessions.lookup import Holder, holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import Found, Hit, Ranking
@@ -132,6 +133,7 @@ class SearchRun:
         self._finder = PhraseFinder(query)
         self.has_choice = len(plain_terms(query)) > 1
         self._match = match(tx.engine, term_groups(query, mode), tokenizer.fold)
+        self._hidden = hidden(tx)
         self._scopes = [self._scope(scope) for scope in query.scopes]
         self._is_narrowed = bool(self._scopes) or query.fork is not None
         self.capped = False
@@ -161,7 +163,7 @@ class SearchRun:
                 candidates = self.newest(page, first)
             else:
                 candidates = self._most_relevant(page)
-        hits = list(islice(filter(self.in_scope, candidates), limit + 1))
+        hits = list(islice(filter(self.in_scope, self.shown(candidates)), limit + 1))
         more = len(hits) > limit
         del hits[limit:]
         next_page = None
@@ -195,6 +197,9 @@ class SearchRun:
     def newest(self, page: PageStart, first: int) -> Iterator[Candidate]:
         """Indexed and waiting turns, merged by number. `first`: how many to read from the index
         first."""
+        return self.shown(self._newest(page, first))
+
+    def _newest(self, page: PageStart, first: int) -> Iterator[Candidate]:
         low, high = self._range()
         waits = self._waits(-LAST, page.number)
         wait = next(waits, None)
@@ -366,6 +371,10 @@ class SearchRun:
 
     def _has_other_terms(self, document: SearchDocument) -> bool:
         return has_facets(document, self.query.facets) and not self._finder.has_unwanted(document)
+
+    def shown(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Without those of sessions that are marked as deleted."""
+        return (c for c in candidates if not self._hidden.has(c.segment_id, c.depth))
 
     def in_scope(self, candidate: Candidate) -> bool:
         by_kind: dict[str, bool] = {}

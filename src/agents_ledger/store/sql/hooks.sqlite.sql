@@ -45,11 +45,13 @@ FROM search_docs d JOIN turns t ON t.id = d.turn_id
 WHERE d.id = :number AND t.turn_type = 'normal'
 
 -- turn_session --
--- The session that reached a turn first.
-SELECT s.label, COALESCE(s.origin_session_id, s.label), COALESCE(a.title, s.source_title)
+-- The session that reached a turn first, and whether all that have it are marked as deleted.
+SELECT s.label, COALESCE(s.origin_session_id, s.label), COALESCE(a.title, s.source_title),
+    MIN(s.status = 'deleted' OR COALESCE(above.status = 'deleted', 0))
 FROM places p
 CROSS JOIN places head ON head.segment_id = p.segment_id AND head.depth >= p.depth
 CROSS JOIN sessions s ON s.thread_id = head.turn_id
+LEFT JOIN sessions above ON above.label = s.parent_session_label
 LEFT JOIN annotations a ON a.session_label = s.label
 WHERE p.turn_id = :turn_id
-LIMIT 1
+GROUP BY p.turn_id

@@ -9,8 +9,8 @@ from litestar import Response, get
 from litestar.params import FromPath, FromQuery
 
 from agents_ledger.exporters.exporting import Export, Form
-from agents_ledger.exporters.secrets import review
 from agents_ledger.model.errors import Refused
+from agents_ledger.model.secrets.masking import review
 from agents_ledger.web.requests import WebRequest, decode_part
 from agents_ledger.web.site import ThisSite
 

@@ -142,6 +142,7 @@ def _thread_page(
 def _thread_values(
     site: Site, request: WebRequest, session: Session | None, target: str, view: ThreadView
 ) -> dict[str, Any]:
+    site.ledger.check_shown(session.label if session else target)
     thread = site.ledger.thread(target, last=0)
     window = cards_upto(site.ledger, target, thread.depth, view.upto or thread.depth)
     running = running_turns(site, request, session.label) if session else []
@@ -241,11 +242,17 @@ def live_cards(site: Site, session: Session) -> tuple[tuple[Card, str], ...]:
     return tuple(cards)
 
 
+def _shown(site: Site, label: str) -> Session:
+    session = site.ledger.session(decode_part(label))
+    site.ledger.check_shown(session.label)
+    return session
+
+
 @get("/s/{label:str}/head", sync_to_thread=True)
 def head_fragment(request: WebRequest, site: ThisSite, label: FromPath[str]) -> Response[str]:
     """The header and the tree of a thread's page, as they are now."""
     with site.pages.snapshot():
-        session = site.ledger.session(decode_part(label))
+        session = _shown(site, label)
         thread = site.ledger.thread(session.label, last=0)
         rows = rail(site, thread)
         values = _head_values(site, session, thread, rows)
@@ -259,7 +266,7 @@ def cards_fragment(
     request: WebRequest, site: ThisSite, label: FromPath[str], upto: FromQuery[int | None] = None
 ) -> Response[str]:
     """Cards of a thread up to a depth, for its own page or that of the session that spawned it."""
-    session = site.ledger.session(decode_part(label))
+    session = _shown(site, label)
     thread = site.ledger.thread(session.label, last=0)
     window = cards_upto(site.ledger, session.label, thread.depth, upto or thread.depth)
     return site.page("cards.html", request, window=window, live=())
@@ -269,7 +276,7 @@ def cards_fragment(
 def news_fragment(
     request: WebRequest, site: ThisSite, label: FromPath[str], after: FromQuery[int]
 ) -> Response[str]:
-    session = site.ledger.session(decode_part(label))
+    session = _shown(site, label)
     thread = site.ledger.thread(session.label, last=0)
     window = cards_upto(site.ledger, session.label, thread.depth, thread.depth, below=max(0, after))
     running = [line.turn for line in running_turns(site, request, session.label)]

@@ -121,6 +121,7 @@ def _tree_page(
     request: WebRequest, site: Site, session: Session | None, target: str, view: TreeView
 ) -> Response[str]:
     with site.pages.snapshot():
+        site.ledger.check_shown(target)
         thread = site.ledger.thread(target, last=0)
         name = site.name_of(session) if session else f"turn {thread.depth}"
         rows = tree_rows(site, thread, view, TREE_ROWS)

@@ -286,3 +286,58 @@ UPDATE sessions SET thread_id = :to WHERE thread_id = :turn_id;
 
 -- lead_imports --
 UPDATE session_imports SET head_turn_id = :to WHERE head_turn_id = :turn_id;
+
+-- has_deleted_sessions --
+SELECT label FROM sessions WHERE status = 'deleted' LIMIT 1;
+
+-- is_session_deleted --
+-- Or a session that started it.
+WITH RECURSIVE above (label, status, parent_label) AS (
+    SELECT s.label, s.status, s.parent_session_label FROM sessions s WHERE s.label = :label
+    UNION
+    SELECT s.label, s.status, s.parent_session_label
+    FROM above JOIN sessions s ON s.label = above.parent_label
+)
+SELECT label FROM above WHERE status = 'deleted' LIMIT 1;
+
+-- turn_place --
+SELECT p.segment_id, p.depth FROM places p WHERE p.turn_id = :turn_id;
+
+-- deleted_segments --
+-- The segments of trees in which deleted sessions are or were, each with the root of its tree, and
+-- how far down threads of deleted sessions and of others reach in it.
+WITH RECURSIVE gone (label) AS (
+    SELECT s.label FROM sessions s WHERE s.status = 'deleted'
+    UNION
+    SELECT s.label FROM gone JOIN sessions s ON s.parent_session_label = gone.label
+),
+gone_up (segment_id, depth) AS (
+    SELECT p.segment_id, p.depth
+    FROM gone JOIN session_history h ON h.session_label = gone.label
+    JOIN places p ON p.turn_id = h.thread_id
+    UNION
+    SELECT g.parent_id, g.fork_depth
+    FROM gone_up JOIN segments g ON g.id = gone_up.segment_id
+    WHERE g.parent_id IS NOT NULL
+),
+tree (segment_id, root_id) AS (
+    SELECT g.id, g.id
+    FROM (SELECT DISTINCT segment_id FROM gone_up) AS up JOIN segments g ON g.id = up.segment_id
+    WHERE g.parent_id IS NULL
+    UNION
+    SELECT g.id, tree.root_id FROM tree JOIN segments g ON g.parent_id = tree.segment_id
+),
+shown_up (segment_id, depth) AS (
+    SELECT p.segment_id, p.depth
+    FROM tree CROSS JOIN places p CROSS JOIN sessions s
+    WHERE p.segment_id = tree.segment_id AND s.thread_id = p.turn_id
+    AND s.label NOT IN (SELECT label FROM gone)
+    UNION
+    SELECT g.parent_id, g.fork_depth
+    FROM shown_up JOIN segments g ON g.id = shown_up.segment_id
+    WHERE g.parent_id IS NOT NULL
+)
+SELECT tree.segment_id, tree.root_id,
+    COALESCE((SELECT max(u.depth) FROM gone_up u WHERE u.segment_id = tree.segment_id), 0),
+    COALESCE((SELECT max(u.depth) FROM shown_up u WHERE u.segment_id = tree.segment_id), 0)
+FROM tree;

@@ -9,7 +9,8 @@ import uuid
 
 import pytest
 
-from agents_ledger.exporters.secrets import MARK, OPAQUE_MIN, RULES, Masker, review
+from agents_ledger.model.secrets.masking import MARK, OPAQUE_MIN, Masker, review
+from agents_ledger.model.secrets.rules import RULES
 
 # Made up, and put together here so that nobody takes this file for a leak.
 LETTERS = "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA3bC6dE9f"
@@ -29,7 +30,7 @@ SECRETS = {
     "Hugging Face token": "hf_" + LETTERS[:34],
     "SendGrid key": "SG." + LETTERS[:22] + "." + LETTERS,
     "Telegram token": "123456789:AA" + LETTERS[:33],
-    "service key": "gsk_" + LETTERS,
+    "Groq key": "gsk_" + LETTERS,
     "age key": "AGE-SECRET-KEY-1" + LETTERS.upper() + LETTERS.upper()[:20],
     "JSON web token": "eyJ" + LETTERS[:20] + ".eyJ" + LETTERS[:30] + "." + LETTERS,
 }
@@ -63,11 +64,11 @@ def test_a_key_is_masked_in_every_notation(kind: str, frame: str) -> None:
         ("-H 'authorization: token abcdef123456'", "abcdef123456", "Authorization header"),
         ("curl -H Bearer " + LETTERS, LETTERS, "Authorization header"),
         ("Cookie: session=abc123def456; theme=dark", "abc123def456", "cookie"),
-        ('password = "hunter2!xyz"', "hunter2!xyz", "password or key by name"),
-        (r"{\"api_key\": \"abcd1234efgh\"}", "abcd1234efgh", "password or key by name"),
-        ("DB_PASSWORD=s3cr3tpass", "s3cr3tpass", "password or key by name"),
-        ("client_secret: 'q8w7e6r5t4'", "q8w7e6r5t4", "password or key by name"),
-        (f"aws_secret_access_key = {LETTERS}", LETTERS, "AWS secret"),
+        ('password = "hunter2!xyz"', "hunter2!xyz", "password by name"),
+        (r"{\"api_key\": \"abcd1234efgh\"}", "abcd1234efgh", "key by name"),
+        ("DB_PASSWORD=s3cr3tpass", "s3cr3tpass", "password by name"),
+        ("client_secret: 'q8w7e6r5t4'", "q8w7e6r5t4", "key by name"),
+        (f"aws_secret_access_key = {LETTERS}", LETTERS, "key by name"),
         (
             "https://hooks.slack.com/services/T0AAAA/B0BBBB/" + LETTERS[:24],
             LETTERS[:24],
