@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from time import process_time
 
@@ -39,15 +39,14 @@ def secrets(folder: Path) -> Iterator[Line]:
     made = list(samples(PER_PLACE))
     ours = [is_covered(sample) for sample in made]
     sampled = made[:: len(made) // THEIRS_MAX + 1]
-    values = _detect_secrets([sample.text for sample in sampled])
-    theirs = values and [_overlaps(*pair) for pair in zip(sampled, values, strict=True)]
+    theirs = _found_by_detect_secrets(sampled)
     yield _share("texts whose secret is found", ours, theirs, Goal(">=", GOAL))
     yield _by_format(made, ours)
     for place in dict.fromkeys(sample.place for sample in made):
         yield _share(
             f"texts whose secret is found, in {place}",
             _of_place(made, ours, place),
-            theirs and _of_place(sampled, theirs, place),
+            None if theirs is None else _of_place(sampled, theirs, place),
         )
     yield _false("1,000 generated texts without a secret", list(decoys(DECOYS)), None)
     if not (corpus := os.environ.get(CORPUS)):
@@ -84,6 +83,13 @@ def _overlaps(sample: Sample, values: Sequence[str]) -> bool:
         if not any(value in secret or any(line in value for line in lines) for value in values):
             return False
     return True
+
+
+def _found_by_detect_secrets(made: Sequence[Sample]) -> list[bool] | None:
+    values = _detect_secrets([sample.text for sample in made])
+    if values is None:
+        return None
+    return [_overlaps(*pair) for pair in zip(made, values, strict=True)]
 
 
 def _detect_secrets(texts: Sequence[str]) -> list[list[str]] | None:
@@ -143,4 +149,8 @@ def _real(folder: Path, corpus: Path) -> tuple[list[str], list[str]]:
         read = ledger._core.db.query
         messages = read("SELECT content, thinking FROM messages")[1]
         calls = read("SELECT params_json, result_json, error FROM tool_calls")[1]
-    return tuple([text for row in rows for text in row if text] for rows in (messages, calls))  # type: ignore[return-value]
+    return _texts(messages), _texts(calls)
+
+
+def _texts(rows: Iterable[Sequence[str | None]]) -> list[str]:
+    return [text for row in rows for text in row if text]

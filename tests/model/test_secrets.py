@@ -6,11 +6,16 @@ import hashlib
 import json
 import time
 import uuid
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 
+from agents_ledger.model.secrets.detection import find_secrets
 from agents_ledger.model.secrets.masking import MARK, OPAQUE_MIN, Masker, review
 from agents_ledger.model.secrets.rules import RULES
+from benchmarks.secrets.recall import is_covered
+from benchmarks.secrets.samples import decoys, samples
 
 # Made up, and put together here so that nobody takes this file for a leak.
 LETTERS = "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA3bC6dE9f"
@@ -209,3 +214,21 @@ def test_every_match_of_a_rule_contains_a_hint() -> None:
     for rule in RULES:
         assert rule.hints
         assert all(rule.hints), rule.kind
+
+
+def test_secrets_of_all_formats_are_found_wherever_they_stand() -> None:
+    """The measured share is on the page of benchmarks."""
+    texts = list(samples(2, start=7))
+    missed = Counter(sample.format for sample in texts if not is_covered(sample))
+
+    assert sum(missed.values()) <= 0.02 * len(texts), missed
+
+
+def test_texts_without_a_secret_raise_no_alarm() -> None:
+    assert [text for text in decoys(1000) if find_secrets(text)] == []
+
+
+def test_what_is_found_does_not_overlap() -> None:
+    for sample in samples(1):
+        spans = find_secrets(sample.text)
+        assert all(one.end <= other.start for one, other in pairwise(spans)), sample
