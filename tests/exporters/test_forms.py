@@ -383,8 +383,8 @@ def test_html_loads_nothing_and_its_policy_forbids_it(demo: Ledger) -> None:
 def test_html_shows_diffs_and_commands(demo: Ledger) -> None:
     page = text(demo, "demo", "html")
 
-    assert '<span class="del">-unit or &#34;h&#34;</span>' in page
-    assert '<span class="ins">+unit or &#34;s&#34;</span>' in page
+    assert '<span class="del">-unit or &#34;<b>h</b>&#34;</span>' in page
+    assert '<span class="ins">+unit or &#34;<b>s</b>&#34;</span>' in page
     assert '<pre class="shell"><b>$</b> pytest -q tests/test_durations.py</pre>' in page
     assert page.count('<details class="subagent">') == 1
     assert "compacted 2 turns → summary" in page

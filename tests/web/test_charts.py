@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-from agents_ledger.web.pages.charts import bar_length, every_period, heat_map, stacked_bars
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents_ledger.web.pages.charts import (
+    bar_length,
+    day_bars,
+    every_period,
+    heat_map,
+    stacked_bars,
+    treemap,
+)
 from agents_ledger.web.pages.usage import presets
 
 
@@ -59,3 +69,32 @@ def test_presets_count_from_today() -> None:
     assert periods["7d"][1:] == (date(2026, 11, 12), date(2026, 11, 18))
     assert periods["last-month"][1:] == (date(2026, 10, 1), date(2026, 10, 31))
     assert periods["active"][1:] == (date(2026, 7, 28), date(2026, 8, 3))
+
+
+def test_day_bars_end_with_the_last_day_and_show_the_smallest_value() -> None:
+    bars = day_bars({"2026-03-01": 1000, "2026-03-03": 1}, date(2026, 3, 4), str, count=4)
+    assert [bar.day for bar in bars] == ["2026-03-01", "2026-03-02", "2026-03-03", "2026-03-04"]
+    assert [bar.height for bar in bars] == [100, 0, 4, 0]
+    assert [bar.x for bar in bars] == [0, 25, 50, 75]
+    assert bars[2].text == "2026-03-03: 1"
+
+
+@given(st.lists(st.integers(0, 10**12), max_size=24))
+def test_the_areas_of_a_treemap_are_its_values_and_cover_it_once(values: list[int]) -> None:
+    tiles = treemap([(str(at), value) for at, value in enumerate(values)])
+    total = sum(values)
+    assert sorted(tile.value for tile in tiles) == sorted(filter(None, values))
+    assert [tile.value for tile in tiles] == sorted((tile.value for tile in tiles), reverse=True)
+    for tile in tiles:
+        assert tile.x >= 0
+        assert tile.y >= 0
+        assert tile.x + tile.width <= 100.01
+        assert tile.y + tile.height <= 100.01
+        if tile.value * 10_000 > total:  # smaller ones are rounded
+            area = tile.width * tile.height / 10_000
+            assert abs(area - tile.value / total) < 0.001
+    for at, one in enumerate(tiles):
+        for other in tiles[at + 1 :]:
+            apart_x = one.x + one.width <= other.x + 0.01 or other.x + other.width <= one.x + 0.01
+            apart_y = one.y + one.height <= other.y + 0.01 or other.y + other.height <= one.y + 0.01
+            assert apart_x or apart_y

@@ -139,6 +139,23 @@ def test_targets_are_large_enough_for_fingers(visit: Callable[..., Visitor]) -> 
     assert order == sorted(order)  # the title is above the tree
 
 
+def test_a_turn_that_the_broker_runs_is_stopped_from_any_page(
+    browser: Browser, own_server: Callable[[], Running], tmp_path: Path
+) -> None:
+    (tmp_path / "own-0.policy.toml").write_text('[engine]\nname = "echo"\n', encoding="utf-8")
+    running = own_server()
+    running.ledger.record("talk", "Hello", "Good day")
+    for new in visits(browser, running):
+        visitor = new()
+        page = visitor.open("/s/talk")
+        page.get_by_label("Message to talk").fill("/wait 600000")
+        page.get_by_role("button", name="Send").click()
+        expect(page.locator("#running li")).to_contain_text("/wait 600000")
+        page = visitor.open("/")
+        page.locator("#running").get_by_role("button", name="Stop").click()
+        expect(page.locator("#running li")).to_have_count(0)
+
+
 # Links within sentences may be as small as their text.
 SMALL = """() => [...document.querySelectorAll("a[href], button, summary, input")]
   .filter((target) => target.closest("main"))

@@ -12,7 +12,7 @@ LINE_MAX = 160
 SOURCES = sorted(
     path
     for path in PACKAGE.rglob("*")
-    if path.parent.name in ("templates", "macros", "static") and path.is_file()
+    if path.parent.name in ("templates", "macros", "static", "scripts", "styles") and path.is_file()
 )
 
 

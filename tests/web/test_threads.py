@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
@@ -104,3 +105,20 @@ def test_a_bar_of_the_timeline_opens_its_call(visitor: Visitor, running: Running
     call_fold = page.locator("details.call").last
     expect(call_fold).to_have_attribute("open", "")
     expect(call_fold).to_contain_text("make test is done")
+
+
+def test_the_latest_sessions_stay_beside_the_conversation(
+    visitor: Visitor, running: Running
+) -> None:
+    for label in ("beside-a", "beside-b"):
+        running.ledger.record(label, f"Ask {label}", "Answer")
+    page = visitor.open("/s/beside-a")
+    page.locator(".rail summary", has_text="Sessions").click()
+    others = page.locator(".rail .others")
+    expect(others.locator("[aria-current]")).to_contain_text("beside-a")
+    others.get_by_role("link", name="beside-b").click()
+    page.wait_for_url(re.compile("/s/beside-b"))
+    expect(others.locator("[aria-current]")).to_contain_text("beside-b")
+    running.ledger.record("beside-b", "More", "Answer")  # a change of the tree leaves it open
+    expect(page.locator(".rail .tree a[data-turn]")).to_have_count(2)
+    expect(others.get_by_role("link", name="beside-a")).to_be_visible()

@@ -68,6 +68,24 @@ def test_bars_lead_to_their_sessions_and_filters_apply_at_once(spender: Spender)
     expect(page.locator("td.key")).to_have_text(["The old one"])
 
 
+def test_tiles_lead_to_the_sessions_behind_them(spender: Spender) -> None:
+    page = spender.visitor.open("/usage?period=all")
+    expect(page.locator(".treemap a")).to_have_count(2)
+    page.get_by_role("link", name="/home/me/shop: $5.00").click()
+    expect(page.locator("td.key")).to_have_text(["The new one"])
+
+
+def test_the_figures_of_the_first_page_lead_to_their_sessions(visitor: Visitor) -> None:
+    page = visitor.open("/")
+    page.locator(".figures dd a").first.click()
+    expect(page.locator("nav.periods [aria-current]")).to_contain_text("Today")
+    expect(page.locator("td.key").first).to_be_visible()
+    page = visitor.open("/")
+    page.locator(".spark a").last.click()
+    expect(page).to_have_url(re.compile(r"by=session&first=(.*)&last=\1$"))
+    expect(page.locator("td.key").first).to_be_visible()
+
+
 def test_a_ledger_without_use_says_so(own_server: Callable[..., Running]) -> None:
     assert "Nothing is recorded yet" in own_server().ask("/usage").text
 

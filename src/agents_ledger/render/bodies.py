@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any
 
@@ -36,6 +37,10 @@ CACHED_MAX = 4_000
 TEXT_MAX = 200_000  # characters of one text
 ABOUT_MAX = 500  # characters of the line above a prompt
 IMAGE_DEPTH_MAX = 6
+# Of a diff: longer lines, and more of them, are shown without emphasis.
+MARKED_LINES_MAX = 400
+MARKED_LINE_MAX = 400  # characters
+SIMILAR_MIN = 0.4  # of lines compared word by word
 # Images are embedded in pages: only characters that cannot end an attribute.
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 # No SVG: it may contain scripts.
@@ -133,15 +138,62 @@ def diff(old: str, new: str, path: str = "") -> Markup:
     return patch(difference(old, new), path)
 
 
+_WORDS = re.compile(r"\w+|\s+|.")
 _PATCH_CLASSES = {"+": "ins", "-": "del", "@": "at"}
 
 
 def patch(text: str, path: str = "") -> Markup:
+    lines = visible_lines(text).split("\n")
+    changed = _changed_words(lines)
     rows = Markup("").join(
-        Markup('<span class="{}">{}</span>').format(_PATCH_CLASSES.get(line[:1], "same"), line)
-        for line in visible_lines(text).split("\n")
+        Markup('<span class="{}">{}</span>').format(
+            _PATCH_CLASSES.get(line[:1], "same"), changed.get(at, line)
+        )
+        for at, line in enumerate(lines)
+        if at or line != "@@"  # says nothing above the first lines
     )
     return _titled(path, Markup('<pre class="diff">{}</pre>').format(rows))
+
+
+def _changed_words(lines: list[str]) -> dict[int, Markup]:
+    """The lines of a patch that replace as many others, with the words that differ emphasised."""
+    marked: dict[int, Markup] = {}
+    at = 0
+    while at < len(lines) and len(marked) < MARKED_LINES_MAX:
+        removed = _run(lines, at, "-")
+        added = _run(lines, at + removed, "+")
+        if 0 < removed == added:
+            for old in range(at, at + removed):
+                pair = _emphasised(lines[old], lines[old + removed])
+                if pair is not None:
+                    marked[old], marked[old + removed] = pair
+        at += removed + added or 1
+    return marked
+
+
+def _run(lines: list[str], start: int, sign: str) -> int:
+    """The number of lines from `start` that begin with a sign."""
+    end = start
+    while end < len(lines) and lines[end][:1] == sign:
+        end += 1
+    return end - start
+
+
+def _emphasised(old: str, new: str) -> tuple[Markup, Markup] | None:
+    """Two lines with the words in which they differ; None if they have little in common."""
+    if max(len(old), len(new)) > MARKED_LINE_MAX:
+        return None
+    words = _WORDS.findall(old[1:]), _WORDS.findall(new[1:])
+    matcher = SequenceMatcher(None, *words, autojunk=False)
+    if matcher.ratio() < SIMILAR_MIN:
+        return None
+    sides = [Markup("-"), Markup("+")]
+    for kind, *spans in matcher.get_opcodes():
+        for side, (start, end) in enumerate((spans[:2], spans[2:])):
+            text = "".join(words[side][start:end])
+            if text:
+                sides[side] += escape(text) if kind == "equal" else Markup("<b>{}</b>").format(text)
+    return sides[0], sides[1]
 
 
 def _titled(path: str, body: Markup) -> Markup:

@@ -100,6 +100,7 @@ def _html(text: str) -> str:
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{status} · Agents Ledger</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="stylesheet" href="/static/conversation.css">
 <link rel="stylesheet" href="/static/app.css"><link rel="icon" href="/static/icon.svg"></head>
 <body class="plain"><main><h1>Agents Ledger</h1><p><strong>{message}</strong></p><p>{hint}</p>
 <form method="get" action="/"><label>Token <input name="token" type="password"

@@ -23,9 +23,10 @@ MEDIA_TYPES = {
 
 @cache
 def _files() -> dict[str, tuple[bytes, str, str]]:
+    """By name, whatever folder they are in: scripts import each other by name."""
     files = {}
     # The HTML export includes the same style sheet.
-    for path in (*STATIC.iterdir(), TEMPLATES / "conversation.css"):
+    for path in (*STATIC.rglob("*.*"), TEMPLATES / "conversation.css"):
         if path.suffix in MEDIA_TYPES:
             data = path.read_bytes()
             files[path.name] = (data, MEDIA_TYPES[path.suffix], etag_of(data))

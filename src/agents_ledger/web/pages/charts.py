@@ -17,6 +17,10 @@ BAR_WIDTH_MAX = 8.0  # percent of the chart
 BARS_MAX = 120
 GRID_LINES = 4
 PERIOD_TICKS = 5
+DAY_BARS = 30
+DAY_BAR_MIN = 4.0  # percent
+TREEMAP_ASPECT = 5.0
+COLOURS = 8
 
 BarLength = Literal["day", "week", "month"]
 
@@ -75,6 +79,95 @@ def _level(count: int, most: int) -> int:
         count *= 2
         level -= 1
     return level
+
+
+class DayBar(NamedTuple):
+    """A day of a small chart without axes; `x` and `height` in percent."""
+
+    day: str
+    x: float
+    height: float
+    text: str
+
+
+def day_bars(
+    values: Mapping[str, int], last: date, describe: Callable[[int], str], count: int = DAY_BARS
+) -> tuple[DayBar, ...]:
+    """The `count` days that end with `last`; every day with a value can be seen."""
+    days = [(last - timedelta(days=at)).isoformat() for at in range(count - 1, -1, -1)]
+    most = max((values.get(day, 0) for day in days), default=0) or 1
+    return tuple(
+        DayBar(
+            day,
+            round(100 * at / count, 3),
+            round(max(DAY_BAR_MIN, 100 * values[day] / most), 2) if values.get(day) else 0.0,
+            f"{day}: {describe(values.get(day, 0))}",
+        )
+        for at, day in enumerate(days)
+    )
+
+
+class Tile(NamedTuple):
+    """A rectangle of a treemap; places and sizes in percent."""
+
+    key: str
+    value: int
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: int
+
+
+def treemap(values: Sequence[tuple[str, int]], aspect: float = TREEMAP_ASPECT) -> tuple[Tile, ...]:
+    """Rectangles whose areas are the values, largest first, as square as they can be in a place
+    `aspect` times as wide as high (the squarified layout of Bruls, Huizing and van Wijk)."""
+    rest = sorted(((key, value) for key, value in values if value > 0), key=lambda kv: -kv[1])
+    total = sum(value for _, value in rest)
+    x, y, width, height = 0.0, 0.0, aspect, 1.0
+    tiles: list[Tile] = []
+    while rest:
+        side = min(width, height)
+        areas = [value / total * aspect for _, value in rest]
+        row = 1
+        while row < len(rest) and _worst(areas[: row + 1], side) <= _worst(areas[:row], side):
+            row += 1
+        depth = sum(areas[:row]) / side
+        offset = 0.0
+        for (key, value), area in zip(rest[:row], areas, strict=False):
+            length = area / depth
+            box = (
+                (x, y + offset, depth, length) if side == height else (x + offset, y, length, depth)
+            )
+            offset += length
+            tiles.append(_tile(key, value, box, aspect, len(tiles)))
+        if side == height:
+            x, width = x + depth, width - depth
+        else:
+            y, height = y + depth, height - depth
+        rest = rest[row:]
+    return tuple(tiles)
+
+
+def _worst(areas: Sequence[float], side: float) -> float:
+    """The least square rectangle of a row: its longer side over its shorter one."""
+    depth = sum(areas) / side
+    return max(max(area / depth / depth, depth / (area / depth)) for area in areas)
+
+
+def _tile(
+    key: str, value: int, box: tuple[float, float, float, float], aspect: float, at: int
+) -> Tile:
+    x, y, width, height = box
+    return Tile(
+        key,
+        value,
+        round(100 * x / aspect, 3),
+        round(100 * y, 3),
+        round(100 * width / aspect, 3),
+        round(100 * height, 3),
+        min(at, COLOURS - 1),
+    )
 
 
 class Tick(NamedTuple):

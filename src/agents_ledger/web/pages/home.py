@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from typing import NamedTuple
 
 from litestar import Response, get
@@ -15,10 +16,12 @@ from agents_ledger.model.imports.resuming import command_here, command_there
 from agents_ledger.model.reports.pages import FileLine, NamedSession, SessionLine, SourceFault
 from agents_ledger.model.reports.trees import Headline
 from agents_ledger.model.reports.usage import Spent
-from agents_ledger.model.text.periods import period_of
+from agents_ledger.model.text import humanize
+from agents_ledger.model.text.periods import UNDATED, period_of
 from agents_ledger.model.turns import Turn
 from agents_ledger.render.activity import ASKING_MS, Activity, activity, written_tokens
 from agents_ledger.render.turn_status import turn_status
+from agents_ledger.web.pages import charts
 from agents_ledger.web.requests import WebRequest
 from agents_ledger.web.site import Site, ThisSite
 
@@ -26,6 +29,7 @@ RECENT = 6
 FAILED = 5
 FILES = 8
 DAY_MS = 86_400_000
+SPANS = (("Today", 1, "today"), ("Last 7 days", 7, "7d"), ("Last 30 days", 30, "30d"))
 
 
 @get("/", sync_to_thread=True)
@@ -43,6 +47,7 @@ def home(request: WebRequest, site: ThisSite) -> Response[str]:
         commands={line.session.label: _command(line) for line in lines},
         costs=site.ledger.session_usage(line.session.label for line in lines),
         spans=_spans(site),
+        days_spent=_days_spent(site),
         heat=site.heat_map(),
         counting=site.days() is None,
         failed=recent.failed,
@@ -148,16 +153,42 @@ def _command(line: SessionLine) -> str:
     return there or command_here(line.session)
 
 
-def _spans(site: Site) -> list[tuple[str, Spent]]:
-    """Usage of today and of the last seven days; if there is none, of the last active day."""
+class Span(NamedTuple):
+    """What was spent in a period that the usage page knows by `period`."""
+
+    name: str
+    spent: Spent
+    period: str
+
+
+def _spans(site: Site) -> list[Span]:
+    """Usage of today and of the last days; if there is none, of the last active week."""
     days = site.days() or ()
     now = site.now()
-    today, first = period_of(now, "day"), period_of(now - 6 * DAY_MS, "day")
-    spans: list[tuple[str, Spent]] = [("Today", day.spent) for day in days if day.key == today]
-    week = [day.spent for day in days if first <= (day.key or "") <= today]
-    if week:
-        return [*spans, ("Last 7 days", add_up(week))]
-    return [(f"Last active {day.key}", day.spent) for day in days[-1:]]
+    today = period_of(now, "day")
+    spans = []
+    for name, length, period in SPANS:
+        first = period_of(now - (length - 1) * DAY_MS, "day")
+        used = [day.spent for day in days if first <= (day.key or "") <= today]
+        if used:
+            spans.append(Span(name, add_up(used), period))
+    return spans or [Span(f"Last active {day.key}", day.spent, "active") for day in days[-1:]]
+
+
+def _days_spent(site: Site) -> tuple[charts.DayBar, ...]:
+    """The days up to today, or up to the last active day: their cost, or tokens without prices."""
+    used = {day.key: day.spent for day in site.days() or () if day.key and day.key > UNDATED}
+    if not used:
+        return ()
+    today = date.fromisoformat(period_of(site.now(), "day"))
+    latest = date.fromisoformat(max(used))
+    last = latest if today - latest > timedelta(days=charts.DAY_BARS) else today
+    has_cost = any(spent.cost_microdollars for spent in used.values())
+    values = {
+        key: (spent.cost_microdollars or 0) if has_cost else spent.total_tokens
+        for key, spent in used.items()
+    }
+    return charts.day_bars(values, last, humanize.money if has_cost else humanize.tokens)
 
 
 ROUTES = (home, running_fragment)

@@ -16,6 +16,7 @@ from agents_ledger.web.requests import WebRequest, decode_part
 from agents_ledger.web.site import ThisSite
 
 PER_PAGE = 50
+BESIDE_MAX = 40
 DAY_MS = 86_400_000
 DIGITS_MAX = 18
 SORTED_MAX = 500  # the latest sessions: only these are read to be sorted
@@ -87,6 +88,15 @@ def sessions_page(
     )
 
 
+@get("/sessions/latest", sync_to_thread=True)
+def latest_sessions(
+    request: WebRequest, site: ThisSite, beside: FromQuery[str] = ""
+) -> Response[str]:
+    """The latest sessions, as a fragment beside the conversation of the session `beside`."""
+    lines = site.session_lines(status="active", limit=BESIDE_MAX)
+    return site.page("sessions_latest.html", request, lines=lines, beside=beside)
+
+
 def _sorted(
     lines: tuple[SessionLine, ...], sort: str, costs: Mapping[str, SessionUsage]
 ) -> tuple[SessionLine, ...]:
@@ -139,4 +149,4 @@ def history_page(
     )
 
 
-ROUTES = (sessions_page, history_page)
+ROUTES = (sessions_page, latest_sessions, history_page)

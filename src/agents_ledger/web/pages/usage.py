@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any, NamedTuple, cast, get_args
 
@@ -28,6 +28,7 @@ from agents_ledger.model.reports.usage import (
 from agents_ledger.model.text import humanize
 from agents_ledger.model.text.dates import local_zone
 from agents_ledger.model.text.periods import UNDATED, period_of
+from agents_ledger.render.summaries import fit_line
 from agents_ledger.web.pages import charts
 from agents_ledger.web.requests import WebRequest, decode_part
 from agents_ledger.web.site import Site, ThisSite
@@ -36,7 +37,8 @@ ROWS_MAX = 100
 TOOLS_MAX = 400
 PER_PAGE = 50
 DIGITS_MAX = 15
-COLOURS = 8
+TILES_MAX = 24
+NAME_MAX = 80
 PERIODS = ("day", "week", "month", "block")
 # In the order of the page, with their names.
 GROUPINGS = {
@@ -153,10 +155,9 @@ def usage_page(
         active_days=sum(1 for _ in _dated(days)),
         lines=lines[:ROWS_MAX],
         left_out=report.left_out,
-        names=site.pages.session_names(line.key for line in lines[:ROWS_MAX] if line.key)
-        if by == "session"
-        else {},
+        line_names=_line_names(site, lines[:ROWS_MAX], grouping),
         most=max((_value(line.spent, shown) for line in lines), default=0),
+        tiles=_tiles(lines, grouping, shown),
         older=lines[ROWS_MAX - 1].key if len(lines) > ROWS_MAX else None,
         by=by,
         groupings=GROUPINGS,
@@ -210,6 +211,27 @@ def _table(report: UsageReport, by: UsageBy, metric: str, before: str) -> tuple[
     if by in PERIODS:
         return tuple(line for line in report.lines[::-1] if not before or (line.key or "") < before)
     return tuple(sorted(report.lines, key=lambda line: -_value(line.spent, metric)))
+
+
+def _line_names(site: Site, lines: Sequence[UsageLine], by: UsageBy) -> dict[str | None, str]:
+    """What the lines are called on the page, by key."""
+    keys = [line.key for line in lines if line.key]
+    names: dict[str | None, str] = dict.fromkeys((None, ""), "not recorded")
+    names.update((key, fit_line(key, NAME_MAX)) for key in keys)
+    if by == "session":
+        sessions = site.pages.session_names(keys)
+        names.update((key, fit_line(named.name, NAME_MAX)) for key, named in sessions.items())
+    return names
+
+
+def _tiles(lines: Sequence[UsageLine], by: UsageBy, metric: str) -> tuple[charts.Tile, ...]:
+    """A treemap of the groups, if there is something to compare."""
+    if by in PERIODS:
+        return ()
+    tiles = charts.treemap(
+        [(line.key or "", _value(line.spent, metric)) for line in lines[:TILES_MAX]]
+    )
+    return tiles if len(tiles) > 1 else ()
 
 
 def _presets(site: Site, periods: Presets, *, has_filters: bool) -> list[Preset]:
@@ -325,7 +347,7 @@ def _legend(lines: Iterable[UsageLine], metric: str) -> dict[str, int]:
         for part in line.parts:
             totals[part.key or NOT_RECORDED] += _value(part.spent, metric)
     used = [key for key, value in totals.most_common() if value]
-    return {key: min(at, COLOURS - 1) for at, key in enumerate(used)}
+    return {key: min(at, charts.COLOURS - 1) for at, key in enumerate(used)}
 
 
 def _chart(

@@ -67,6 +67,15 @@ class Thread {
         if (!open.contains(event.target)) open.open = false;
     });
     if (localStorage.getItem("inspector") === "off") document.body.classList.add("no-inspector");
+    this.wireOthers();
+  }
+
+  /** The list of sessions beside the conversation stays open on the next page. */
+  wireOthers() {
+    const fold = $(".rail .others");
+    if (!fold) return;
+    fold.open = localStorage.getItem("sessions-beside") === "open";
+    fold.addEventListener("toggle", () => localStorage.setItem("sessions-beside", fold.open ? "open" : ""));
   }
 
   /** Scroll to the turn that the address names, with the folds around it open. */
