@@ -63,10 +63,9 @@ class _TurnRow(Struct, omit_defaults=True):
     request_hash: bytes = b""
 
 
-class _AskedSteps(Struct, omit_defaults=True):
+class _AskedSteps(Struct):
     turn_id: str
     writer_id: str
-    is_streamed: bool | None = None
 
 
 class _AskedSeal(Struct, omit_defaults=True):
@@ -156,10 +155,8 @@ def add_steps(batch: Sequence[tuple[LiveKey, LiveSteps]]) -> ServerCall | None:
         if not steps.again and not any(message.has_details for message in steps.messages)
     ]
     tables: tuple[list[Any], ...] = (
-        [
-            _AskedSteps(live.turn_id, live.writer_id, steps.is_streamed or None)
-            for live, steps in able
-        ],
+        [_AskedSteps(live.turn_id, live.writer_id) for live, steps in able],
+        [live.turn_id for live, steps in able if steps.messages and steps.is_streamed],
         [message for _, steps in able for message in steps.messages],
         [tool_call for _, steps in able for tool_call in steps.calls],
         _outcomes(able, now_ms()),

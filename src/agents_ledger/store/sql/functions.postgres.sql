@@ -5,21 +5,28 @@
 -- A plan is made once in a session, perhaps while the tables are tiny: each row is looked up by its key in a subquery
 -- (OFFSET 0 keeps it one), which no plan can turn into reading a table whole.
 
+-- An assignment of an expression costs a fifth of a statement: settings and helpers are called that way.
+
 -- The settings of a transaction that writes (store/postgres/engine.py), and whether the schema is the caller's: a
--- migration waits for the lock.
+-- migration waits for the lock. The caller has set the search path.
 CREATE FUNCTION begin_call(number BIGINT) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    settings TEXT;
 BEGIN
-    PERFORM
+    settings := concat(
         set_config('enable_seqscan', 'off', TRUE), set_config('jit', 'off', TRUE),
         set_config('plan_cache_mode', 'force_generic_plan', TRUE),
-        set_config('lock_timeout', '1s', TRUE),
-        pg_advisory_xact_lock_shared(hashtext('agents_ledger:' || current_schema()));
+        set_config('lock_timeout', '1s', TRUE)
+    );
+    PERFORM pg_advisory_xact_lock_shared(hashtext('agents_ledger:' || current_schema()));
     RETURN number = (SELECT max(m.number) FROM schema_migrations m);
 END $$;
 
--- Messages and tool calls of some of the turns.
-CREATE FUNCTION insert_steps(ids TEXT[], new_messages JSON, new_calls JSON)
-RETURNS void LANGUAGE plpgsql AS $$
+-- Messages, tool calls and outcomes of some of the turns. An outcome of a call that has one undoes the whole call.
+CREATE FUNCTION write_steps(ids TEXT[], new_messages JSON, new_calls JSON, outcomes JSON)
+RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    o RECORD;
 BEGIN
     IF new_messages IS NOT NULL THEN
         INSERT INTO messages (
@@ -43,16 +50,29 @@ BEGIN
             started_at BIGINT, completed_at BIGINT, sequence BIGINT
         ) WHERE r.turn_id = ANY (ids);
     END IF;
+    IF outcomes IS NOT NULL THEN
+        FOR o IN SELECT * FROM json_to_recordset(outcomes) AS r (
+            turn_id TEXT, id TEXT, status TEXT, result_json TEXT, error TEXT, completed_at BIGINT
+        ) WHERE r.turn_id = ANY (ids) LOOP
+            UPDATE tool_calls c SET
+                status = o.status, result_json = o.result_json, error = o.error,
+                completed_at = o.completed_at
+            WHERE c.turn_id = o.turn_id AND c.id = o.id AND c.status IN ('pending', 'running');
+            IF NOT FOUND THEN RAISE EXCEPTION 'a call is finished already'; END IF;
+        END LOOP;
+    END IF;
+    RETURN TRUE;
 END $$;
 
 -- A writer is seen now. One that was seen a moment ago is not locked: others begin turns for it, too.
-CREATE FUNCTION renew_writer(writer_id TEXT) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION renew_writer(writer_id TEXT) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     now BIGINT := CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT);
 BEGIN
-    IF (SELECT w.seen_at FROM writers w WHERE w.id = writer_id) > now - 5000 THEN RETURN; END IF;
+    IF (SELECT w.seen_at FROM writers w WHERE w.id = writer_id) > now - 5000 THEN RETURN FALSE; END IF;
     INSERT INTO writers (id, seen_at) VALUES (writer_id, now)
     ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
+    RETURN TRUE;
 END $$;
 
 -- A segment of its own behind a turn, as the statement open_segment; returns its number.
@@ -86,6 +106,8 @@ CREATE FUNCTION record_turns(
 ) RETURNS TABLE (turn_id TEXT, parent_id TEXT, turn_depth BIGINT) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+    search_path TEXT;
+    done BOOLEAN;
     ids TEXT[];
     labels TEXT[];
     parents TEXT[];
@@ -94,7 +116,7 @@ DECLARE
     prompts TEXT[];
     placed BIGINT;
 BEGIN
-    PERFORM set_config('search_path', quote_ident(ledger), TRUE);
+    search_path := set_config('search_path', quote_ident(ledger), TRUE);
     IF NOT begin_call(number) THEN RETURN; END IF;
 
     -- Sessions that nobody else writes to, and whose head has no child behind it. Whoever has to wait for another
@@ -155,7 +177,7 @@ BEGIN
         source_event_id TEXT, workspace_path TEXT, request_hash TEXT
     ) JOIN unnest(ids, parents) AS u (id, parent) ON u.id = r.id;
 
-    PERFORM insert_steps(ids, new_messages, new_calls);
+    done := write_steps(ids, new_messages, new_calls, NULL);
 
     UPDATE turns SET has_children = 1 WHERE id = ANY (parents) AND has_children = 0;
 
@@ -192,42 +214,26 @@ BEGIN
         INSERT INTO session_history (session_label, thread_id, changed_at, reason)
         SELECT u.label, u.id, at, 'record' FROM unnest(ids, labels) AS u (id, label);
     ELSE
-        PERFORM renew_writer(live_writer);
+        done := renew_writer(live_writer);
         INSERT INTO live_turns (turn_id, writer_id, session_label)
         SELECT u.id, live_writer, u.label FROM unnest(ids, labels) AS u (id, label);
     END IF;
     RETURN QUERY SELECT * FROM unnest(ids, parents, depths);
 END $$;
 
--- Steps of some of the turns that are being written. An outcome of a call that has one undoes the whole call.
-CREATE FUNCTION write_steps(ids TEXT[], new_messages JSON, new_calls JSON, outcomes JSON)
-RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    o RECORD;
-BEGIN
-    PERFORM insert_steps(ids, new_messages, new_calls);
-    FOR o IN SELECT * FROM json_to_recordset(outcomes) AS r (
-        turn_id TEXT, id TEXT, status TEXT, result_json TEXT, error TEXT, completed_at BIGINT
-    ) WHERE r.turn_id = ANY (ids) LOOP
-        UPDATE tool_calls c SET
-            status = o.status, result_json = o.result_json, error = o.error,
-            completed_at = o.completed_at
-        WHERE c.turn_id = o.turn_id AND c.id = o.id AND c.status IN ('pending', 'running');
-        IF NOT FOUND THEN RAISE EXCEPTION 'a call is finished already'; END IF;
-    END LOOP;
-END $$;
-
 -- Steps of turns that their writers write now, as add_message(), add_steps(), start_call(), finish_call() and stream()
 -- of a live turn commit them.
 CREATE FUNCTION add_steps(
     ledger TEXT, number BIGINT,
-    asked JSON, new_messages JSON, new_calls JSON, outcomes JSON, pieces JSON
+    asked JSON, streamed JSON, new_messages JSON, new_calls JSON, outcomes JSON, pieces JSON
 ) RETURNS TABLE (turn_id TEXT) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+    search_path TEXT;
+    done BOOLEAN;
     ids TEXT[];
 BEGIN
-    PERFORM set_config('search_path', quote_ident(ledger), TRUE);
+    search_path := set_config('search_path', quote_ident(ledger), TRUE);
     IF NOT begin_call(number) THEN RETURN; END IF;
     SELECT array_agg(l.turn_id) INTO ids
     FROM json_to_recordset(asked) AS a (turn_id TEXT, writer_id TEXT)
@@ -239,11 +245,12 @@ BEGIN
     IF ids IS NULL THEN RETURN; END IF;
 
     -- A message that was streamed takes the place of its pieces.
-    DELETE FROM partial_texts p WHERE p.turn_id = ANY (ids) AND p.turn_id = ANY (ARRAY(
-        SELECT a.turn_id FROM json_to_recordset(asked) AS a (turn_id TEXT, is_streamed BOOLEAN)
-        WHERE a.is_streamed
-    ));
-    PERFORM write_steps(ids, new_messages, new_calls, outcomes);
+    IF streamed IS NOT NULL THEN
+        DELETE FROM partial_texts p
+        WHERE p.turn_id = ANY (ids)
+            AND p.turn_id = ANY (ARRAY(SELECT json_array_elements_text(streamed)));
+    END IF;
+    done := write_steps(ids, new_messages, new_calls, outcomes);
     IF pieces IS NOT NULL THEN
         INSERT INTO partial_texts (turn_id, piece, content)
         SELECT r.turn_id, r.piece, r.content
@@ -285,6 +292,8 @@ CREATE FUNCTION seal_turns(
 ) RETURNS TABLE (turn_id TEXT, session_label TEXT, parent_id TEXT, head TEXT) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+    search_path TEXT;
+    done BOOLEAN;
     ids TEXT[];
     labels TEXT[];
     parents TEXT[];
@@ -293,7 +302,7 @@ DECLARE
     joining TEXT[];
     left_segments BIGINT[];
 BEGIN
-    PERFORM set_config('search_path', quote_ident(ledger), TRUE);
+    search_path := set_config('search_path', quote_ident(ledger), TRUE);
     IF NOT begin_call(number) THEN RETURN; END IF;
     -- One turn of each session; whoever has to wait for another writer waits alone.
     SELECT
@@ -319,7 +328,7 @@ BEGIN
     ) x;
     IF ids IS NULL THEN RETURN; END IF;
 
-    PERFORM write_steps(ids, new_messages, new_calls, outcomes);
+    done := write_steps(ids, new_messages, new_calls, outcomes);
     -- The response, or else what was streamed.
     INSERT INTO messages (
         id, turn_id, role, content, source, sequence, created_at, thinking, context_json,

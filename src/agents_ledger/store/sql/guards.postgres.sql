@@ -30,8 +30,10 @@ CREATE FUNCTION guard_added_rows() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (
         SELECT 1 FROM (SELECT DISTINCT turn_id FROM added) a
-        WHERE (SELECT p.depth FROM places p WHERE p.turn_id = a.turn_id) IS NOT NULL
-            AND guard_closed(a.turn_id)
+        WHERE (
+            SELECT 1 FROM turns t
+            WHERE t.id = a.turn_id AND t.projected = 0 AND t.status IN ('completed', 'failed')
+        ) = 1 AND (SELECT 1 FROM places p WHERE p.turn_id = a.turn_id) = 1
     ) THEN
         RAISE EXCEPTION 'guard: nothing is added to a sealed turn';
     END IF;
@@ -176,7 +178,8 @@ CREATE TRIGGER turns_update BEFORE UPDATE OF
     query_message_ids, response_message_id, tool_call_count, source_event_id, workspace_path,
     effective_config_json, error, projected, request_hash, long_cache_write_tokens
 ON turns
-FOR EACH ROW EXECUTE FUNCTION guard_turns();
+FOR EACH ROW WHEN (OLD.status = 'completed' OR OLD.status = 'failed')
+EXECUTE FUNCTION guard_turns();
 
 CREATE TRIGGER turns_children BEFORE UPDATE OF has_children ON turns
 FOR EACH ROW WHEN (NEW.has_children < OLD.has_children AND OLD.projected = 0)
@@ -348,7 +351,8 @@ CREATE TRIGGER summaries_update AFTER UPDATE OF
     cached_input_tokens, cache_write_tokens, long_cache_write_tokens, reasoning_tokens, total_tokens,
     tool_call_count
 ON turns
-FOR EACH ROW EXECUTE FUNCTION forget_summary();
+FOR EACH ROW WHEN (may_be_summed(LEAST(NEW.started_at, OLD.started_at)))
+EXECUTE FUNCTION forget_summary();
 
 CREATE TRIGGER summaries_delete AFTER DELETE ON turns
 FOR EACH ROW EXECUTE FUNCTION forget_summary();
