@@ -39,6 +39,9 @@ FLUSH_US = 2_000
 OPENAI = "openai-agents SQLiteSession"
 AT_ONCE = "openai-agents SQLiteSession, one add_items()"
 LANGGRAPH = "langgraph SqliteSaver"
+ALCHEMY = "openai-agents SQLAlchemySession"
+ALCHEMY_AT_ONCE = "openai-agents SQLAlchemySession, one add_items()"
+SAVER = "langgraph PostgresSaver"
 PLAIN = (
     OPENAI,
     "openai-agents AdvancedSQLiteSession",
@@ -61,6 +64,10 @@ GOALS: dict[tuple[str, str, int, Clock], float] = {
     ("whole history", OPENAI, 10_000, "wall"): 2,
     ("crowd", OPENAI, CROWD, "wall"): 5,
     ("crowd", AT_ONCE, CROWD, "wall"): 5,
+    ("append", ALCHEMY, 100, "wall"): 3,
+    ("append", ALCHEMY, 1_000, "wall"): 3,
+    ("append", SAVER, 100, "wall"): 15,
+    ("append", SAVER, 1_000, "wall"): 15,
 }
 
 
@@ -364,13 +371,28 @@ def on_servers(server: str, folder: Path, database: Callable[[str], str]) -> Ite
     if missing := _missing():
         yield missing
         return
-    alchemy, saver = "openai-agents SQLAlchemySession", "langgraph PostgresSaver"
     joint = "&" if "?" in server else "?"
+    alchemy = {ALCHEMY: database("bench_alchemy"), ALCHEMY_AT_ONCE: database("bench_alchemy_once")}
     addresses = {
         OURS: f"{server}{joint}schema=bench_peers_ours",
-        alchemy: database("bench_alchemy").replace("postgresql://", "postgresql+psycopg://", 1),
-        saver: database("bench_saver"),
+        LIVE: f"{server}{joint}schema=bench_peers_live",
+        SAVER: database("bench_saver"),
+        **{
+            name: address.replace("postgresql://", "postgresql+psycopg://", 1)
+            for name, address in alchemy.items()
+        },
     }
-    with opened(folder, [alchemy, saver], addresses) as sides:
+    with opened(folder, [ALCHEMY, ALCHEMY_AT_ONCE, SAVER, LIVE], addresses) as sides:
+        # A live turn is compared with what is committed step by step, too.
+        live = sides.pop(LIVE)
         for length in LENGTHS[:2]:
             yield from compare("PostgreSQL", sides, length)
+            alone = sides[ALCHEMY]
+            live.grow(length)
+            live.begin()
+            alone.begin()
+            in_turns([live, alone], steps(length)[:1], ROUNDS)
+            pairs = list(zip(live.took["append"], alone.took["append"], strict=False))
+            title = f"PostgreSQL, {length:,}: append in 8 commits, a live turn / 5 by its Runner"
+            for clock in CLOCKS:
+                yield rate(title, [p[0] for p in pairs], [p[1] for p in pairs], clock, None)

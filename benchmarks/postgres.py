@@ -144,7 +144,8 @@ def servers(folder: Path) -> Iterator[Line]:
             finally:
                 for name in made:
                     connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-                connection.execute("DROP SCHEMA IF EXISTS bench_peers_ours CASCADE")
+                for schema in ("bench_peers_ours", "bench_peers_live"):
+                    connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
 def postgres(folder: Path) -> Iterator[Line]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from unittest.mock import patch
 
 from agents_ledger import Ledger, ToolCall, Usage
@@ -93,19 +93,25 @@ def small_turns(count: int) -> list[Turn]:
 Statement = tuple[str, Any]  # the values are a list for executemany
 
 
-class _Listening(sqlite3.Connection):
+_heard: list[Statement] = []  # by the one capture at a time
+
+
+class _ListeningCursor(sqlite3.Cursor):
     """Keeps every statement and its values."""
 
-    heard: list[Statement] = []  # noqa: RUF012  one list for the one capture at a time
-
-    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
-        self.heard.append((sql, values))
+    def execute(self, sql: str, values: Any = (), /) -> Self:
+        _heard.append((sql, values))
         return super().execute(sql, values)
 
-    def executemany(self, sql: str, rows: Iterable[Any], /) -> sqlite3.Cursor:
+    def executemany(self, sql: str, rows: Iterable[Any], /) -> Self:
         kept = list(rows)
-        self.heard.append((sql, kept))
+        _heard.append((sql, kept))
         return super().executemany(sql, kept)
+
+
+class _Listening(sqlite3.Connection):
+    def cursor(self, factory: Any = _ListeningCursor) -> Any:
+        return super().cursor(factory)
 
 
 class Recorded(NamedTuple):
@@ -121,16 +127,15 @@ _HISTORY = "session_label, thread_id, changed_at, reason"
 
 def capture(path: Path, work: Sequence[tuple[str, Turn]]) -> list[Recorded]:
     """Record turns for real, and keep what was sent to the driver."""
-    heard = _Listening.heard
     connect = partial(sqlite3.connect, factory=_Listening)
     beside = sqlite3.connect(path)
     found = []
     with Ledger(Core(SqliteDatabase(str(path), connect=connect))) as ledger:
         ledger.recover()
         for session, turn in work:
-            heard.clear()
+            _heard.clear()
             turn.record(ledger, session)
-            said = [each for each in heard if each[0].startswith(("SELECT", "INSERT", "UPDATE"))]
+            said = [each for each in _heard if each[0].startswith(("SELECT", "INSERT", "UPDATE"))]
             last = f"SELECT {_HISTORY} FROM session_history ORDER BY id DESC LIMIT 1"
             moved = beside.execute(last).fetchone()
             writes = [_plain(*each, moved) for each in said if not each[0].startswith("SELECT")]

@@ -88,3 +88,7 @@ class Server(Plain):
         from agents.extensions.memory import SQLAlchemySession  # SQLAlchemy is not everywhere
 
         return SQLAlchemySession.from_url(session, url=self._address, create_tables=True)
+
+
+class ServerAtOnce(Server, AtOnce):
+    """SQLAlchemySession, given a whole exchange when it is over."""

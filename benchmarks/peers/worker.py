@@ -31,6 +31,7 @@ STORES = {
     "openai-agents SQLiteSession, one add_items()": "openai_store:AtOnce",
     "openai-agents AdvancedSQLiteSession": "openai_store:Advanced",
     "openai-agents SQLAlchemySession": "openai_store:Server",
+    "openai-agents SQLAlchemySession, one add_items()": "openai_store:ServerAtOnce",
     "langgraph SqliteSaver": "langgraph_store:Saver",
     "langgraph SqliteSaver, DeltaChannel": "langgraph_store:Delta",
     "langgraph PostgresSaver": "langgraph_store:Server",
