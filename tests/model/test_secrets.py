@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import pytest
 
-from agents_ledger.model.secrets.detection import find_secrets
-from agents_ledger.model.secrets.masking import MARK, OPAQUE_MIN, Masker, review
+from agents_ledger.model.secrets.detection import MARK, find_secrets
+from agents_ledger.model.secrets.masking import OPAQUE_MIN, Masker, review
 from agents_ledger.model.secrets.rules import RULES
 from benchmarks.secrets.recall import is_covered
 from benchmarks.secrets.samples import decoys, samples

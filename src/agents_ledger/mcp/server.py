@@ -9,7 +9,8 @@ this text is data, and secrets in it are masked.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -20,15 +21,16 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from agents_ledger.bus import Ability, AgentBus, InvokeResult
+from agents_ledger.bus import Ability, AgentBus
 from agents_ledger.bus.bus import MayUse, ScopeMissing
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.mcp.prompts import NOTICE, PROMPTS
+from agents_ledger.mcp.masking import masked
+from agents_ledger.mcp.prompts import PROMPTS
 from agents_ledger.mcp.tools import MODULE, TOOLS, session_summary, turn_summary
 from agents_ledger.model.access import Token
 from agents_ledger.model.errors import LedgerError
-from agents_ledger.model.secrets.masking import Masker
 from agents_ledger.model.sessions import Session
+from agents_ledger.model.text.quotation import NOTICE
 
 T = TypeVar("T")
 PAGE = 50
@@ -39,6 +41,8 @@ TURN_CHARS = 100_000
 TURN_STEPS = 10_000
 ANSWER_CHARS = 100_000  # of an ability; the tools truncate their answers
 SCHEME = "ledger://"
+# Tags, which no program shows but models read, and overrides of the reading order.
+_HIDDEN = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
 INSTRUCTIONS = (
     "The record of this person's conversations with AI agents. Ask it before you guess: recall"
     " answers questions about past work and decisions, fix finds what ended an error before, how"
@@ -130,12 +134,28 @@ class _Handlers:
         if not may(ability.least_scope):
             return _error(f"{params.name} requires a token with the scope {ability.least_scope!r}")
         arguments = json.dumps(params.arguments or {})
-        call = partial(self._bus.try_invoke, ability.id, arguments, caller_id="mcp", may=may)
-        result = await anyio.to_thread.run_sync(call)
-        if _details(result).get("kind") == ScopeMissing.__name__:
-            message = params.name + str(result.message).removeprefix(ability.id)
+        call = partial(self._call, ability, params.name, arguments, may)
+        return await anyio.to_thread.run_sync(call)
+
+    def _call(
+        self, ability: Ability, name: str, arguments: str, may: MayUse
+    ) -> types.CallToolResult:
+        result = self._bus.try_invoke(ability.id, arguments, caller_id="mcp", may=may)
+        details = (result.error or {}).get("details") or {}
+        if details.get("kind") == ScopeMissing.__name__:
+            message = name + str(result.message).removeprefix(ability.id)
             return _error(f"{message}. {self._scope_hint}")
-        return _result(ability, result)
+        if result.type != "success":
+            return _error(_with_hint(result.message or result.type, details.get("hint")))
+        answer = masked(self._ledger, json.loads(result.result or "{}"))
+        text = _as_json({"notice": NOTICE, **answer})
+        if len(text) > ANSWER_CHARS and ability.module_name != MODULE:
+            if not ability.writes:
+                return _error(f"the answer is too long: {len(text):,} characters. {LESS}")
+            text = _as_json({"done": True, "left_out": f"{len(text):,} characters. {LESS}"})
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=text)], structured_content=json.loads(text)
+        )
 
     # -- resources ----------------------------------------------------------------------------
 
@@ -148,7 +168,7 @@ class _Handlers:
             resources=[
                 types.Resource(
                     name=clean(session.label),
-                    title=clean(session.title or session.label),
+                    title=clean(masked(self._ledger, session.title or session.label)),
                     uri=f"{SCHEME}session/{quote(session.label, safe='', errors='replace')}",
                     mime_type="application/json",
                 )
@@ -185,9 +205,7 @@ class _Handlers:
         uri = str(params.uri)
         text = await _in_thread(lambda: self._read(uri))
         return types.ReadResourceResult(
-            contents=[
-                types.TextResourceContents(uri=uri, mime_type="application/json", text=clean(text))
-            ]
+            contents=[types.TextResourceContents(uri=uri, mime_type="application/json", text=text)]
         )
 
     def _read(self, uri: str) -> str:
@@ -203,7 +221,7 @@ class _Handlers:
             content["session"] = session_summary(self._ledger.session(name))
             turns = self._ledger.thread(name, last=SESSION_TURNS).turns
             content["turns"] = [turn_summary(turn, SESSION_CHARS, SESSION_STEPS) for turn in turns]
-        return json.dumps(masked(content), ensure_ascii=False)
+        return _as_json(masked(self._ledger, content))
 
     # -- prompts ------------------------------------------------------------------------------
 
@@ -235,7 +253,7 @@ class _Handlers:
         if not value:
             raise MCPError(types.INVALID_PARAMS, f"{prompt.name} requires {prompt.argument.name}")
         text = await _in_thread(lambda: prompt.text(self._ledger, value))
-        content = types.TextContent(type="text", text=clean(masked(text)))
+        content = types.TextContent(type="text", text=clean(text))
         return types.GetPromptResult(
             description=prompt.description,
             messages=[types.PromptMessage(role="user", content=content)],
@@ -249,23 +267,13 @@ def tool_name(ability: Ability) -> str:
 
 
 def clean(text: str) -> str:
-    """A text that any client can decode: unpaired surrogates become question marks."""
-    return text.encode("utf-8", "replace").decode()
+    """A text that any client can decode, and that shows everything it holds: unpaired surrogates
+    become question marks, and characters that hide text are removed."""
+    return _HIDDEN.sub("", text.encode("utf-8", "replace").decode())
 
 
-def masked(value: Any) -> Any:
-    """A value with the secrets in its texts masked, as in exports."""
-    return _with_masks(value, Masker())
-
-
-def _with_masks(value: Any, masker: Masker) -> Any:
-    if isinstance(value, str):
-        return masker.text(value, "")
-    if isinstance(value, list):
-        return [_with_masks(item, masker) for item in value]
-    if isinstance(value, dict):
-        return {name: _with_masks(item, masker) for name, item in value.items()}
-    return value
+def _as_json(value: Any) -> str:
+    return clean(json.dumps(value, ensure_ascii=False))
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
@@ -274,27 +282,6 @@ async def _in_thread(work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work)
     except LedgerError as error:
         raise MCPError(types.INVALID_PARAMS, _with_hint(str(error), error.hint)) from error
-
-
-def _details(result: InvokeResult) -> Mapping[str, Any]:
-    return (result.error or {}).get("details") or {}
-
-
-def _result(ability: Ability, result: InvokeResult) -> types.CallToolResult:
-    if result.type != "success":
-        return _error(_with_hint(result.message or result.type, _details(result).get("hint")))
-    text = clean(json.dumps(masked(json.loads(result.result or "{}")), ensure_ascii=False))
-    if len(text) > ANSWER_CHARS and ability.module_name != MODULE:
-        if not ability.writes:
-            return _error(f"the answer is too long: {len(text):,} characters. {LESS}")
-        text = json.dumps({"done": True, "left_out": f"{len(text):,} characters. {LESS}"})
-    return types.CallToolResult(
-        content=[
-            types.TextContent(type="text", text=NOTICE),
-            types.TextContent(type="text", text=text),
-        ],
-        structured_content=json.loads(text),
-    )
 
 
 def _with_hint(message: str, hint: str | None) -> str:

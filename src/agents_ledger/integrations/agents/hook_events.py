@@ -1,8 +1,8 @@
 """The hook protocols of the agents: how they name events, what they send, what they expect back.
 
-Learned from Claude Code 2.1, Codex 0.14x (`hooks.json`, the schemas of codex-hooks), Cursor 2.x
-(`hooks.json`, version 1), Gemini CLI 0.26 and newer (docs/hooks/reference.md), and the plugin API
-of opencode, for which our own plugin sends events of the same shape.
+Learned from Claude Code 2.1.197, Codex 0.169 and Gemini CLI 0.61 as they run, and from the
+documentation of Cursor 2 (`hooks.json`, version 1). For opencode 1.18 our own plugin sends events
+of the same shape.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_event(kind: Event, agent: str, data: bytes) -> HookEvent:
         agent,
         _text(fields, "session_id", "conversation_id", "sessionID"),
         project_of(folder or os.getcwd()),
-        _text(fields, "prompt"),
+        _without_contexts(_text(fields, "prompt")),
         _text(fields, "transcript_path") or None,
         _text(fields, "source", "trigger"),
         _text(fields, "hook_event_name"),
@@ -68,6 +68,15 @@ def read_event(kind: Event, agent: str, data: bytes) -> HookEvent:
 def _text(fields: dict[str, Any], *names: str) -> str:
     values = (fields.get(name) for name in names)
     return next((value for value in values if isinstance(value, str) and value), "")
+
+
+def _without_contexts(prompt: str) -> str:
+    """A prompt without what hooks added to it: Gemini CLI 0.61 puts the answer of SessionStart into
+    the prompt of BeforeAgent."""
+    opening, closing = "<hook_context>", "</hook_context>"
+    while prompt.startswith(opening) and closing in prompt:
+        prompt = prompt.partition(closing)[2].lstrip()
+    return prompt
 
 
 def project_of(folder: str) -> str | None:

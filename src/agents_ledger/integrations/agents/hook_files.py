@@ -12,6 +12,7 @@ from agents_ledger.model.installation import settings
 
 FAILURES_MAX = 50
 KEPT_DAYS = 30
+NAME_MAX = 120  # characters of a file's name
 _SHOWN_MAX = 200  # files; then the old ones are removed
 
 
@@ -63,24 +64,24 @@ def failures(address: str) -> list[Failure]:
 
 
 class Shown:
-    """The turns that were recalled in a session, so that none is recalled twice."""
+    """What was recalled in a session, so that nothing is recalled twice: turns, and texts."""
 
     def __init__(self, address: str, session_id: str) -> None:
-        from hashlib import sha256
+        from urllib.parse import quote  # not hashlib, whose import takes 8 ms
 
         self._folder = folder_of(address) / "shown"
-        self._file = self._folder / sha256(session_id.encode("utf-8", "replace")).hexdigest()[:32]
+        self._file = self._folder / quote(session_id, safe="", errors="replace")[:NAME_MAX]
 
-    def turn_ids(self) -> set[str]:
+    def passages(self) -> set[str]:
         try:
             return set(self._file.read_text(encoding="utf-8").split())
         except FileNotFoundError:
             return set()
 
-    def add(self, turn_id: str) -> None:
+    def add(self, turn_id: str, digest: str) -> None:
         _made(self._folder)
         with self._file.open("a", encoding="utf-8") as file:
-            file.write(f"{turn_id}\n")
+            file.write(f"{turn_id} {digest}\n")
         self._remove_old()
 
     def _remove_old(self) -> None:

@@ -31,6 +31,8 @@ def import_session(address: str, agent: str, transcript: str | None) -> None:
     settings.make_default_folder(address)
     with Ledger.open(address, create=True) as ledger:
         Importer(ledger, report).run(chosen)
+        # Closing waits for it. Passages are recalled from what is indexed.
+        ledger.index_in_background()
     if report.counts.failed or report.unrecognised:
         problems = [*(f"{f.path}: {f.what}" for f in report.faults), *map(str, report.unrecognised)]
         raise LedgerError(f"not imported: {'; '.join(problems[:3]) or transcript}")

@@ -13,7 +13,7 @@ Task = Literal["brief", "recall", "import"]
 TASKS: tuple[Task, ...] = ("brief", "recall", "import")
 VARIABLE = "AGENTS_LEDGER_HOOKS"
 BRIEF_TOKENS = 600
-BRIEF_TOKENS_MAX = 4000
+BRIEF_TOKENS_MIN, BRIEF_TOKENS_MAX = 100, 4000
 _NAMES = (*TASKS, "brief_tokens", "projects")
 
 
@@ -60,9 +60,10 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _tokens(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= BRIEF_TOKENS_MAX:
+    least, most = BRIEF_TOKENS_MIN, BRIEF_TOKENS_MAX
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Refused(
             f"`hooks.brief_tokens` in {settings.settings_file()} is {value!r}",
-            f"Use a number from 1 to {BRIEF_TOKENS_MAX}.",
+            f"Use a number from {least} to {most}.",
         )
     return value

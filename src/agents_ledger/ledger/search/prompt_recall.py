@@ -8,21 +8,31 @@ by its rarity (ranking.rarity).
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, NamedTuple
+from zlib import crc32
 
-from agents_ledger.ledger.reports.project_brief import Reader, sentences, shortened
+from agents_ledger.ledger.reports.project_brief import (
+    SESSIONS_LOOKED_AT,
+    Reader,
+    sentences,
+    shortened,
+    words_of,
+)
 from agents_ledger.ledger.search import ranking
 from agents_ledger.ledger.search.words import tokenizer
 
 CONFIDENCE = 0.6
+FOLDERS_MAX = 20
 WORDS_MIN = 3  # distinctive words that a passage must have
 WORDS_MAX = 12  # of a prompt; the longest ones
 TURNS_PER_WORD = 1000
 CANDIDATES = 20
 LETTERS_MIN = 3
 PASSAGE_CHARS = 700
+PROMPT_CHARS = 200
 _FEW_TURNS = 500  # the size of a project is not counted: rarity is relative to this at least
 
 
@@ -32,6 +42,11 @@ class Passage(NamedTuple):
     session_label: str | None
     confidence: float
     started_at: int
+
+    @property
+    def digest(self) -> str:
+        """Of its answer: the same work may have been recorded as several turns."""
+        return f"{crc32(self.text.rpartition(chr(10))[2].encode()):08x}"
 
 
 class _Scored(NamedTuple):
@@ -45,10 +60,13 @@ def recalled(
     project: str,
     *,
     except_session: str = "",
-    except_turns: Collection[str] = (),
+    except_passages: Collection[str] = (),
     confidence: float = CONFIDENCE,
 ) -> Passage | None:
-    """The passage of the project that most likely concerns a prompt."""
+    """The passage of the project that most likely concerns a prompt.
+
+    `except_passages`: ids of turns, and digests of passages, that must not be repeated.
+    """
     words = distinctive(prompt)
     if len(words) < WORDS_MIN:
         return None
@@ -56,7 +74,7 @@ def recalled(
         if scored.confidence < confidence:
             return None
         passage = _passage(reader, scored, words, project)
-        if passage is None or passage.turn_id in except_turns:
+        if passage is None or {passage.turn_id, passage.digest} & set(except_passages):
             continue
         session = reader.run("turn_session", turn_id=passage.turn_id)
         if session and (session[0][1] == except_session or session[0][3]):
@@ -76,8 +94,7 @@ def distinctive(prompt: str) -> list[str]:
 
 
 def _scored(reader: Reader, words: list[str], project: str) -> list[_Scored]:
-    name = tokenizer.asked(project.replace("\\", "/").rstrip("/").rpartition("/")[2])
-    scope = f' AND project : "{" ".join(name)}"' if name else ""
+    scope = _scope(reader, project)
     scores: dict[int, float] = defaultdict(float)
     counts: dict[int, int] = defaultdict(int)
     total = 0.0
@@ -95,6 +112,16 @@ def _scored(reader: Reader, words: list[str], project: str) -> list[_Scored]:
         key=lambda number: (-scores[number], -number),
     )
     return [_Scored(number, scores[number] / total) for number in best[:CANDIDATES]]
+
+
+def _scope(reader: Reader, project: str) -> str:
+    """The index has the last name of each turn's folder: that of the project, or of one in it."""
+    root = project.rstrip("/\\")
+    rows = reader.run("project_folders", project=root, looked_at=SESSIONS_LOOKED_AT)
+    folders = [root, *(row[0] for row in rows)][:FOLDERS_MAX]
+    names = [" ".join(tokenizer.asked(re.split(r"[/\\]", folder)[-1])) for folder in folders]
+    chosen = [f'"{name}"' for name in dict.fromkeys(names) if name]
+    return f" AND project : ({' OR '.join(chosen)})" if chosen and all(names) else ""
 
 
 def _passage(reader: Reader, scored: _Scored, words: list[str], project: str) -> Passage | None:
@@ -115,7 +142,8 @@ def _is_within(workspace: str, project: str) -> bool:
 
 def _best_sentences(texts: list[tuple[Any, ...]], words: set[str]) -> str:
     """The question, and the sentences of the answer with the most words of the prompt, in order."""
-    question = next((shortened(text, 200) for role, text in texts if role == "user"), "")
+    prompts = (words_of(text) for role, text in texts if role == "user")
+    question = shortened(next(filter(None, prompts), ""), PROMPT_CHARS)
     lines = [line for role, text in texts if role == "assistant" for line in sentences(text)]
     by_worth = sorted(
         range(len(lines)), key=lambda at: (-len(words.intersection(tokenizer.words(lines[at]))), at)
@@ -130,4 +158,4 @@ def _best_sentences(texts: list[tuple[Any, ...]], words: set[str]) -> str:
     answer = " ".join(lines[at] for at in sorted(chosen))
     if not answer:
         return ""
-    return f"Asked: {next(iter(sentences(question)), question)}\nAnswered: {answer}"
+    return f"Asked: {question}\nAnswered: {answer}"

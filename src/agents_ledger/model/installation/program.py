@@ -24,7 +24,8 @@ def command_of(script: str, environment: Mapping[str, str], folder: Path | None)
     """command(), for the first word of a command line typed in a folder."""
     path = Path(os.path.abspath(script))
     if path.name == "__main__.py" and path.parent.name == "agents_ledger":
-        return f"{shlex.quote(sys.executable)} -m agents_ledger"
+        # -P, for where others call it: a folder may hold modules named like ours.
+        return f"{shlex.quote(sys.executable)} {'-m' if folder else '-P -m'} agents_ledger"
     if path.stem != NAME:  # a program of its own, which uses the library
         return NAME
     import shutil  # takes 2 ms, and few commands print a command

@@ -12,6 +12,10 @@ from typing import NamedTuple
 from agents_ledger.model.secrets.named import named_secrets
 from agents_ledger.model.secrets.rules import RULES
 
+# Leading characters of a secret that stay, so that its owner recognises it.
+VISIBLE_MAX = 4
+MARK = "…[masked]"
+
 
 class SecretSpan(NamedTuple):
     """Where in a text a secret stands."""
@@ -28,6 +32,22 @@ def find_secrets(text: str) -> list[SecretSpan]:
         clear = _outside(span, spans)
         spans += [clear] if clear else []
     return sorted(spans)
+
+
+def masked_text(text: str) -> str:
+    """A text with its secrets masked."""
+    pieces, at = [], 0
+    for span in find_secrets(text):
+        pieces += [text[at : span.start], masked_secret(text[span.start : span.end], span.kind)]
+        at = span.end
+    return "".join([*pieces, text[at:]]) if pieces else text
+
+
+def masked_secret(secret: str, kind: str) -> str:
+    """What is shown instead of a secret."""
+    # The first characters of a private key are its header.
+    visible = 0 if kind == "private key" else min(VISIBLE_MAX, len(secret) // 4)
+    return secret[:visible] + MARK
 
 
 def _candidates(text: str) -> Iterator[SecretSpan]:

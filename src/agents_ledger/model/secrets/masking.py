@@ -11,15 +11,12 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from agents_ledger.model.secrets.detection import SecretSpan, find_secrets
+from agents_ledger.model.secrets.detection import SecretSpan, find_secrets, masked_secret
 from agents_ledger.model.secrets.plausibility import DIGIT, LETTER
 
-# Leading characters of a secret that stay, so that its owner recognises it.
-VISIBLE_MAX = 4
 # Characters without a space: data rather than words, and no rule can tell what it holds.
 OPAQUE_MIN = 1000
 _OPAQUE = re.compile(rf"[A-Za-z0-9+/_-]{{{OPAQUE_MIN},}}={{0,2}}")
-MARK = "…[masked]"
 
 
 class Masked(Struct, frozen=True):
@@ -61,11 +58,7 @@ class Masker:
         return text
 
     def _mask(self, text: str, span: SecretSpan, where: str) -> str:
-        secret = text[span.start : span.end]
-        replacement = secret[: min(VISIBLE_MAX, len(secret) // 4)] + MARK
-        # The first characters of a private key are its header.
-        if span.kind == "private key":
-            replacement = MARK
+        replacement = masked_secret(text[span.start : span.end], span.kind)
         self._counts[span.kind, where, replacement] += 1
         return replacement
 

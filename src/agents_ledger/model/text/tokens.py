@@ -9,8 +9,10 @@ is known afterwards, in a turn's usage.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from agents_ledger.model.context import CallItem, ImageItem, Item, ResultItem
+if TYPE_CHECKING:
+    from agents_ledger.model.context import Item
 
 BYTES_PER_TOKEN = 3
 IMAGE_TOKENS = 1500  # of about a megapixel, whichever provider
@@ -32,6 +34,9 @@ def estimate_tokens(text: str | None) -> int:
 
 def item_tokens(item: Item, count: Counter = estimate_tokens) -> int:
     """The tokens of one item of a context."""
+    # Not above: hooks only estimate texts, and must not load msgspec.
+    from agents_ledger.model.context import CallItem, ImageItem, ResultItem
+
     if isinstance(item, ImageItem):
         return ITEM_TOKENS + IMAGE_TOKENS
     if isinstance(item, CallItem):

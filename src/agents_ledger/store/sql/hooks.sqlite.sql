@@ -19,6 +19,17 @@ WHERE (t.workspace_path = :project
 AND COALESCE(s.origin_session_id, s.label) <> :except_session
 ORDER BY s.updated_at DESC LIMIT :limit
 
+-- project_folders --
+-- The folders in a project in which the most recent of all sessions took place.
+SELECT DISTINCT t.workspace_path
+FROM (
+    SELECT thread_id FROM sessions
+    WHERE status = 'active' AND thread_id IS NOT NULL
+    ORDER BY updated_at DESC LIMIT :looked_at
+) s
+CROSS JOIN turns t ON t.id = s.thread_id
+WHERE substr(t.workspace_path, 1, length(:project) + 1) IN (:project || '/', :project || '\')
+
 -- last_turns --
 -- The last turns of a segment up to a depth, the newest first.
 SELECT p.turn_id, t.status
@@ -27,9 +38,10 @@ WHERE p.segment_id = :segment_id AND p.depth <= :depth
 ORDER BY p.depth DESC LIMIT :limit
 
 -- turn_texts --
--- The beginning and the end of each message: a message can be megabytes long.
+-- The beginning and the end of each message, which can be megabytes long; between them, marks of
+-- the cut.
 SELECT m.role, CASE WHEN length(m.content) > 6000
-    THEN substr(m.content, 1, 3000) || char(10) || substr(m.content, -3000)
+    THEN substr(m.content, 1, 3000) || '…' || char(10) || '…' || substr(m.content, -3000)
     ELSE m.content END
 FROM messages m
 WHERE m.turn_id = :turn_id AND m.role IN ('user', 'assistant') AND m.content <> ''

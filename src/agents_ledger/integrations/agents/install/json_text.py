@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 _BLANK = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _SCALAR = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,\]}/]+')
 
-_LINE_COMMENT = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/[ \t]*)(?=\n)")
+_LINE_COMMENT = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\n]*?\*/[ \t]*)(?=\r?\n)")
 
 
 class Span(NamedTuple):
@@ -104,7 +104,8 @@ def set_member(text: str, path: Sequence[str], value: Any) -> str:
                 value = {inner: value}
             return _added(text, span, key, value)
         span = member.value
-    return text[: span.start] + _dumped(text, span.start, value) + text[span.end :]
+    indent = _indent_at(text, span.start)
+    return text[: span.start] + _dumped(text, value, indent) + text[span.end :]
 
 
 def append_item(text: str, path: Sequence[str], item: Any) -> str:
@@ -148,34 +149,59 @@ def _named(name: str) -> Callable[[str, Any], bool]:
 
 
 def _without(text: str, span: Span, at: int) -> str:
-    members = span.members
-    if len(members) == 1:
-        return text[: span.start + 1] + text[span.end - 1 :]
-    if at + 1 < len(members):
-        return text[: members[at].start] + text[members[at + 1].start :]
-    return text[: members[at - 1].value.end] + text[members[at].value.end :]
+    """The text without a member; comments around it stay."""
+    member = span.members[at]
+    end = member.value.end
+    comma = _skip(text, end) if _after_comma(text, end) > end else None
+    if comma is not None and at + 1 < len(span.members):
+        if text[end:comma].strip():  # a comment
+            return text[: member.start] + text[end:comma] + text[comma + 1 :]
+        return text[: member.start] + text[comma + 1 :].lstrip()
+    if at:
+        first = _skip(text, span.members[at - 1].value.end)
+        between = text[first + 1 : member.start].rstrip()
+        if comma is not None and between:  # a comma behind a comment would be part of it
+            return text[: first + 1] + between + text[end:comma] + text[comma + 1 :]
+        return text[:first] + between + text[end:]
+    comments = text[span.start + 1 : member.start].rstrip()
+    if comments:
+        comments += _newline(text) + _indent_at(text, span.start)
+    return text[: span.start + 1] + comments + text[span.end - 1 :]
+
+
+def _after_comma(text: str, at: int) -> int:
+    """Where a value's comma ends; if it has none, where the value ends."""
+    comma = _skip(text, at)
+    return comma + 1 if text[comma : comma + 1] == "," else at
 
 
 def _added(text: str, span: Span, key: str | None, value: Any) -> str:
     name = "" if key is None else f"{json.dumps(key)}: "
+    newline = _newline(text)
     if not span.members:
         outer = _indent_at(text, span.start)
         inner = outer + _unit(text)
-        new = f"\n{inner}{name}{_dumped(text, None, value, inner)}\n{outer}"
+        new = f"{newline}{inner}{name}{_dumped(text, value, inner)}{newline}{outer}"
         rest = text[span.start + 1 : span.end - 1]
         return text[: span.start + 1] + rest.rstrip() + new + text[span.end - 1 :]
     last = span.members[-1]
-    line = text.rfind("\n", span.start, last.start)
-    if line < 0:  # all on one line
+    if text.rfind("\n", span.start, last.start) < 0:  # all on one line
         new = f", {name}{json.dumps(value, ensure_ascii=False)}"
-    else:
-        indent = _indent_at(text, last.start)
-        new = f"\n{indent}{name}{_dumped(text, None, value, indent)}"
-        # A comment on the line of the last member stays there.
-        comment = _LINE_COMMENT.match(text, last.value.end)
-        end = comment.end() if comment else last.value.end
-        return f"{text[: last.value.end]},{text[last.value.end : end]}{new}{text[end:]}"
-    return text[: last.value.end] + new + text[last.value.end :]
+        return text[: last.value.end] + new + text[last.value.end :]
+    indent = _indent_at(text, last.start)
+    new = f"{newline}{indent}{name}{_dumped(text, value, indent)}"
+    # A comment on the line of the last member stays there, and so does the habit of a last comma.
+    end = _after_comma(text, last.value.end)
+    has_comma = end > last.value.end
+    comment = _LINE_COMMENT.match(text, end)
+    after = comment.end() if comment else end
+    if has_comma:
+        return f"{text[:after]}{new},{text[after:]}"
+    return f"{text[:end]},{text[end:after]}{new}{text[after:]}"
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
 
 
 def _indent_at(text: str, at: int) -> str:
@@ -189,8 +215,6 @@ def _unit(text: str) -> str:
     return indented[1] if indented else "  "
 
 
-def _dumped(text: str, at: int | None, value: Any, indent: str = "") -> str:
-    if at is not None:
-        indent = _indent_at(text, at)
+def _dumped(text: str, value: Any, indent: str) -> str:
     dumped = json.dumps(value, indent=_unit(text), ensure_ascii=False)
-    return dumped.replace("\n", f"\n{indent}")
+    return dumped.replace("\n", f"{_newline(text)}{indent}")

@@ -18,7 +18,8 @@ NAME = "agents-ledger"
 _OURS = re.compile(r"agents[-_]ledger\b.*\bhook\b")
 _FOLDER = Path(__file__).parent
 _SKILL = _FOLDER.parents[2] / "mcp" / "skill" / "SKILL.md"
-IMPORT_S = BRIEF_S = 10  # time limits; a hook takes a fraction of a second
+HOOK_S = 10  # a time limit; a hook takes a fraction of a second
+CODEX_END_S = 3  # Codex 0.169 shortens a longer one, and warns of it at each start
 
 
 class Place(NamedTuple):
@@ -54,7 +55,10 @@ def _mcp_json(path: Path, key: str, server: dict[str, Any]) -> FileChange:
         return _set(text, [key, NAME], server)
 
     def uninstall(text: str) -> str:
-        return _emptied(json_text.remove(text, [key], lambda name, _: name == NAME))
+        if not text.strip():
+            return text
+        changed = json_text.remove(text, [key], lambda name, _: name == NAME)
+        return text if changed == text else _emptied(changed)
 
     return FileChange(path, f"MCP server {NAME}", install, uninstall)
 
@@ -76,28 +80,40 @@ def _hooks(
 ) -> FileChange:
     """Hooks by the event's name. One entry per event is ours."""
 
+    fixed = dict(extra or {})
+
     def install(text: str) -> str:
-        text = text if text.strip() else "{}\n"
-        for key, value in (extra or {}).items():
-            if json_text.find(json_text.parse(text), [key]) is None:
-                text = json_text.set_member(text, [key], value)
-        for event, entry in entries.items():
-            span = json_text.find(json_text.parse(text), ["hooks", event])
-            items = json_text.value_of(text, span) if span else []
-            if isinstance(items, list) and [i for i in items if _is_ours(i)] == [entry]:
-                continue
-            text = json_text.remove(text, ["hooks", event], lambda _, item: _is_ours(item))
-            text = json_text.append_item(text, ["hooks", event], entry)
-        return text
+        return _with_hooks(text if text.strip() else "{}\n", entries, fixed)
 
     def uninstall(text: str) -> str:
-        span = json_text.find(json_text.parse(text), ["hooks"])
-        for member in span.members if span else ():
-            text = json_text.remove(text, ["hooks", member.key], lambda _, item: _is_ours(item))
-        left = json_text.value_of(text, json_text.parse(text))
-        return "" if left == dict(extra or {}) else text
+        changed = _without_hooks(text) if text.strip() else text
+        is_empty = (
+            changed != text and json_text.value_of(changed, json_text.parse(changed)) == fixed
+        )
+        return "" if is_empty else changed
 
     return FileChange(path, f"hooks {', '.join(entries)}", install, uninstall)
+
+
+def _with_hooks(text: str, entries: dict[str, Any], fixed: dict[str, Any]) -> str:
+    for key, value in fixed.items():
+        if json_text.find(json_text.parse(text), [key]) is None:
+            text = json_text.set_member(text, [key], value)
+    for event, entry in entries.items():
+        span = json_text.find(json_text.parse(text), ["hooks", event])
+        items = json_text.value_of(text, span) if span else []
+        if isinstance(items, list) and [i for i in items if _is_ours(i)] == [entry]:
+            continue
+        text = json_text.remove(text, ["hooks", event], lambda _, item: _is_ours(item))
+        text = json_text.append_item(text, ["hooks", event], entry)
+    return text
+
+
+def _without_hooks(text: str) -> str:
+    span = json_text.find(json_text.parse(text), ["hooks"])
+    for member in span.members if span else ():
+        text = json_text.remove(text, ["hooks", member.key], lambda _, item: _is_ours(item))
+    return text
 
 
 def _is_ours(item: Any) -> bool:
@@ -112,6 +128,12 @@ def _is_ours(item: Any) -> bool:
 def _file(path: Path, what: str, content: str) -> FileChange:
     """A file of our own. One that somebody has changed is left alone by uninstall."""
     return FileChange(path, what, lambda _: content, lambda text: "" if text == content else text)
+
+
+def _shared_skill(place: Place) -> FileChange:
+    """Codex, Gemini CLI and opencode read skills from .agents, too: a second copy in a folder of
+    their own makes them warn of a conflict."""
+    return _skill(place.folder(".agents") / "skills")
 
 
 def _skill(folder: Path) -> FileChange:
@@ -168,7 +190,7 @@ def claude_code(place: Place) -> list[FileChange]:
         servers = place.home / ".claude.json"
     return [
         _mcp_json(servers, "mcpServers", _stdio(place, type="stdio")),
-        _hooks(folder / "settings.json", _grouped(place, "claude-code", _CLAUDE_EVENTS, BRIEF_S)),
+        _hooks(folder / "settings.json", _grouped(place, "claude-code", _CLAUDE_EVENTS, HOOK_S)),
         _skill(folder / "skills"),
     ]
 
@@ -183,10 +205,9 @@ def codex(place: Place) -> list[FileChange]:
         lambda text: toml_text.set_table(text, path, server),
         lambda text: toml_text.remove_table(text, path),
     )
-    # Codex reads skills of users and repositories from .agents.
-    skills = place.folder(".agents") / "skills"
-    hooks = _grouped(place, "codex", _CLAUDE_EVENTS, BRIEF_S)
-    return [tables, _hooks(folder / "hooks.json", hooks), _skill(skills)]
+    hooks = _grouped(place, "codex", _CLAUDE_EVENTS, HOOK_S)
+    hooks["SessionEnd"]["hooks"][0]["timeout"] = CODEX_END_S
+    return [tables, _hooks(folder / "hooks.json", hooks), _shared_skill(place)]
 
 
 def cursor(place: Place) -> list[FileChange]:
@@ -207,15 +228,15 @@ def cursor(place: Place) -> list[FileChange]:
 def gemini_cli(place: Place) -> list[FileChange]:
     folder = place.folder(".gemini")
     server = _mcp_json(folder / "settings.json", "mcpServers", _stdio(place))
-    entries = _grouped(place, "gemini-cli", _GEMINI_EVENTS, BRIEF_S * 1000)  # milliseconds
+    entries = _grouped(place, "gemini-cli", _GEMINI_EVENTS, HOOK_S * 1000)  # milliseconds
     hooks = _hooks(folder / "settings.json", entries)
     both = FileChange(
         server.path,
         f"{server.what}, {hooks.what}",
         lambda text: hooks.install(server.install(text)),
-        lambda text: _emptied(server.uninstall(hooks.uninstall(text) or "{}")),
+        lambda text: server.uninstall(hooks.uninstall(text)),
     )
-    return [both, _skill(folder / "skills")]
+    return [both, _shared_skill(place)]
 
 
 def opencode(place: Place) -> list[FileChange]:
@@ -235,7 +256,7 @@ def opencode(place: Place) -> list[FileChange]:
     return [
         _mcp_json(file or settings / "opencode.json", "mcp", server),
         _file(folder / "plugins" / f"{NAME}.js", "plugin with the hooks", plugin),
-        _skill(folder / "skills"),
+        _shared_skill(place),
     ]
 
 

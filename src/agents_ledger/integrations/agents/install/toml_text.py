@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_TRAILING = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?(?:\n|\Z))+\Z")
 _HEADER = re.compile(r"^[ \t]*\[\[?.*$", re.MULTILINE)
 
 
@@ -16,9 +17,10 @@ def set_table(text: str, path: Sequence[str], values: Mapping[str, Any]) -> str:
     if _get(before, path) == dict(values):
         return text
     text = remove_table(text, path)
-    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    newline = "\r\n" if "\r\n" in text else "\n"
+    gap = "" if not text else newline if text.endswith("\n") else newline * 2
     lines = [f"[{'.'.join(path)}]", *(f"{key} = {_dumped(v)}" for key, v in values.items())]
-    changed = f"{text}{gap}" + "\n".join(lines) + "\n"
+    changed = f"{text}{gap}" + newline.join([*lines, ""])
     _check(before, changed, path)
     return changed
 
@@ -29,16 +31,20 @@ def remove_table(text: str, path: Sequence[str]) -> str:
     if _get(before, path) is None:
         return text
     headers = list(_HEADER.finditer(text))
-    ends = [header.start() for header in headers[1:]] + [len(text)]
-    for header, end in reversed(list(zip(headers, ends, strict=True))):
+    ends = [*(header.start() for header in headers[1:]), len(text)]
+    for header, end in reversed(list(zip(headers, ends, strict=False))):
         if _is_own(header[0], path):
-            start = header.start()
-            # The blank line that set_table() put before it.
-            if end == len(text) and text[:start].endswith("\n\n"):
-                start -= 1
-            text = text[:start] + text[end:]
+            text = _cut(text, header.start(), end)
     _check(before, text, path)
     return text
+
+
+def _cut(text: str, start: int, end: int) -> str:
+    """The text without a table. Comments after its last value are about the next one; the blank
+    line that set_table() put before it goes with it."""
+    table = _TRAILING.sub("", text[start:end])
+    after = text[start + len(table) :].removeprefix("\r").removeprefix("\n")
+    return re.sub(r"(\n)\r?\n\Z", r"\1", text[:start]) + after
 
 
 def _is_own(header: str, path: Sequence[str]) -> bool:
