@@ -49,10 +49,13 @@ ORDER BY 1, 2, 3
 """
 
 
-def schema(engine: Engine, words: dict[str, str]) -> list[str]:
-    """The statements of schema.sql for one engine."""
-    script = migrations.spelled(re.sub(r"--.*", "", queries.read("schema.sql")), engine, words)
-    return [statement for statement in script.split(";") if statement.strip()]
+def statements(engine: Engine, words: dict[str, str]) -> list[str]:
+    """The statements of all migrations for one engine."""
+    return [
+        migrations.spelled(statement, engine, words)
+        for path in queries.migration_files()
+        for statement in queries.split(path.read_text(encoding="utf-8"))
+    ]
 
 
 def plain(sql: str | None) -> str:
@@ -66,28 +69,27 @@ def test_schema_sql_is_the_sum_of_the_migrations_on_sqlite(tmp_path: Path) -> No
         "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'index') ORDER BY 1, 2"
     )
     Ledger.open(str(tmp_path / "ledger.db")).close()
-    with closing(sqlite3.connect(tmp_path / "ledger.db")) as migrated:
-        found = [(kind, name, plain(sql)) for kind, name, sql in migrated.execute(catalogue)]
-    with closing(sqlite3.connect(":memory:")) as made:
-        for statement in schema("sqlite", SQLITE_WORDS):
-            made.execute(statement)
-        wanted = [(kind, name, plain(sql)) for kind, name, sql in made.execute(catalogue)]
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as made:
+        new = [(kind, name, plain(sql)) for kind, name, sql in made.execute(catalogue)]
+    with closing(sqlite3.connect(":memory:")) as migrated:
+        for statement in statements("sqlite", SQLITE_WORDS):
+            migrated.execute(statement)
+        old = [(kind, name, plain(sql)) for kind, name, sql in migrated.execute(catalogue)]
 
-    assert found == wanted
-    assert len([kind for kind, _, _ in found if kind == "table"]) > 15
+    assert new == old
+    assert len([kind for kind, _, _ in new if kind == "table"]) > 15
 
 
 def test_schema_sql_is_the_sum_of_the_migrations_on_postgresql(
     new_schema: Callable[[], str], postgres_server: str
 ) -> None:
     migrated, made = new_schema(), new_schema()
-    statements = schema("postgresql", POSTGRES_WORDS)
-    Ledger.open(migrated).close()
+    Ledger.open(made).close()
     with psycopg.connect(postgres_server, autocommit=True) as connection:
-        name = made.rpartition("=")[2]
+        name = migrated.rpartition("=")[2]
         connection.execute(f"CREATE SCHEMA {name}")
         connection.execute(f"SET search_path TO {name}")
-        for statement in statements:
+        for statement in statements("postgresql", POSTGRES_WORDS):
             connection.execute(statement)
     described = []
     for address in (migrated, made):

@@ -1,5 +1,5 @@
-"""Brings a ledger to the newest schema: numbered files, each in one transaction with its number; a
-new ledger is made in one.
+"""Brings a ledger to the newest schema: numbered files, each in one transaction with its number. A
+new ledger is made from schema.sql, which is their sum.
 
 Views and guards are not migrated: they are dropped and made anew from their own files every time.
 """
@@ -16,6 +16,7 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.store import queries
 from agents_ledger.store.database import Engine, Transaction
 
+_COMMENT = re.compile(r" *--.*")
 _CHECK = re.compile(r"CHECK \((\w+) IN \(([^)]+)\)\)")
 _MADE = re.compile(r"^CREATE (VIEW|TRIGGER|FUNCTION) (\w+)", re.MULTILINE)
 _MADE_BY: dict[Engine, tuple[str, ...]] = {
@@ -103,27 +104,42 @@ def stand_in(execute: Callable[[str], Iterable[Any]]) -> None:
 
 
 def migrate_step(tx: Transaction, engine: Engine, words: Mapping[str, str], address: str) -> bool:
-    """Apply the next migration that is missing, or all of them to an empty database; whether
+    """Apply the next migration that is missing, or make the tables of an empty database; whether
     there is another. The caller keeps everyone else out, and commits."""
     current = version(tx, engine, address)
+    if not current:
+        _create(tx, engine, words)
+        return False
     pending = [path for path in queries.migration_files() if _number(path) > current]
     if not pending:
         return False
     # Views and guards refer to the old tables, and guards would refuse what a migration changes.
     drop_made(tx, engine)
-    # An existing ledger keeps each step that succeeded; a new one is made whole or not at all.
-    for path in pending[:1] if current else pending:
-        _apply(tx, path, engine, words)
-    if current and len(pending) > 1:
+    _apply(tx, pending[0], engine, words)
+    if len(pending) > 1:
         return True
     # Only after the last step: views and guards fit the newest tables alone.
     make(tx, engine)
     return False
 
 
+def _create(tx: Transaction, engine: Engine, words: Mapping[str, str]) -> None:
+    # SQLite keeps the text of a table and parses it whenever the file is opened: no comments.
+    script = spelled(_COMMENT.sub("", queries.read("schema.sql")), engine, words)
+    for statement in queries.split(script):
+        tx.execute(statement)
+    for path in queries.migration_files():
+        _note_applied(tx, path)
+    make(tx, engine)
+
+
 def _apply(tx: Transaction, path: Path, engine: Engine, words: Mapping[str, str]) -> None:
     for statement in queries.split(path.read_text(encoding="utf-8")):
         tx.execute(spelled(statement, engine, words))
+    _note_applied(tx, path)
+
+
+def _note_applied(tx: Transaction, path: Path) -> None:
     tx.run("insert_migration", number=_number(path), name=path.stem, applied_at=now_ms())
 
 

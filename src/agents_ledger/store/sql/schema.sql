@@ -1,6 +1,7 @@
 -- The whole schema of a ledger today: one text for SQLite and PostgreSQL.
 --
--- Ledgers are made by the numbered files in migrations/; a test compares their sum with this page.
+-- New ledgers are made from this file, older ones brought here by the numbered files in migrations/; a test compares
+-- their sum with it.
 -- Three words stand for what the engines spell differently (store/migrations.py): <serial_key>,
 -- <bytes>, and <clustered>, which keeps a table in the order of its primary key where that exists.
 --
