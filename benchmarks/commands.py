@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -23,6 +24,8 @@ show demo
 tree
 search parse
 files durations.py
+recall parse
+how Edit
 replay demo
 compare demo demo-strict
 usage
@@ -40,6 +43,7 @@ alias demo
 rename demo demo
 note demo --star
 history demo
+undo demo
 export demo
 export demo --format json
 export --list
@@ -60,13 +64,19 @@ COMPLETIONS = {"completion of a command": "ses", "completion of a label": "show 
 def commands(folder: Path) -> Iterator[Line]:
     """Every command and completion, against a process that imports its libraries."""
     address = str(folder / "ledger.db")
-    with Ledger.open(address) as ledger:
+    recorded = folder / "recorded.db"
+    with Ledger.open(str(recorded)) as ledger:
         Demonstration(ledger).record()
         ledger.summarise()
+    shutil.copy(recorded, address)
     starts = Starts(folder, AGENTS_LEDGER=address, HOME=str(folder))
     new_paths = (str(folder / f"new-{number}.db") for number in count())
 
     def run(name: str) -> Took:
+        # Commands that write would make it longer in every round.
+        for file in folder.glob("ledger.db?*"):
+            file.unlink()
+        shutil.copy(recorded, address)
         words = {"LEDGER": address, "NEW": next(new_paths)}
         return starts.process([*PROGRAM, *(words.get(word, word) for word in shlex.split(name))])
 

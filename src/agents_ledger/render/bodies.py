@@ -7,23 +7,13 @@ nothing in it loads anything: an image in a message becomes a link.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from difflib import SequenceMatcher
-from functools import lru_cache
 from typing import Any
 
 import msgspec
-import nh3
-from markdown_it import MarkdownIt
-from markdown_it.renderer import RendererHTML
-from markdown_it.token import Token
 from markupsafe import Markup, escape
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexer import Lexer
-from pygments.lexers import TextLexer, get_lexer_by_name, get_lexer_for_filename
-from pygments.util import ClassNotFound
 
 from agents_ledger.model.files.file_contents import difference, edits_of, first_text
 from agents_ledger.model.files.file_tools import changes_of, decoded, path_of
@@ -32,8 +22,6 @@ from agents_ledger.render.summaries import command_of, task_text, texts_of
 
 # Characters. Longer code is not coloured, which would delay the page.
 CODE_MAX = 50_000
-# Characters. Longer messages are rendered each time.
-CACHED_MAX = 4_000
 TEXT_MAX = 200_000  # characters of one text
 ABOUT_MAX = 500  # characters of the line above a prompt
 IMAGE_DEPTH_MAX = 6
@@ -45,34 +33,7 @@ SIMILAR_MIN = 0.4  # of lines compared word by word
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 # No SVG: it may contain scripts.
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_TAGS = {
-    "a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li",
-    "ol", "p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
-}  # fmt: skip
 _PROMPTS = ("prompt", "message", "plan")
-_FORMATTER = HtmlFormatter(nowrap=True, classprefix="c-")
-
-
-# -- markdown ---------------------------------------------------------------------------------
-
-
-def _image(_: RendererHTML, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
-    source = str(tokens[at].attrs.get("src", ""))
-    text = tokens[at].content or source
-    return f'<a href="{escape(source)}" rel="noopener noreferrer">{escape(text)}</a>'
-
-
-def _fence(_: RendererHTML, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
-    language = tokens[at].info.strip().split(" ")[0]
-    return str(code(tokens[at].content, _by_name(language)))
-
-
-# HTML stays text. Without linkify, only links that the author wrote become links.
-_markdown = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(
-    ["table", "strikethrough"]
-)
-_markdown.add_render_rule("image", _image)
-_markdown.add_render_rule("fence", _fence)
 
 
 # One plain line, as most prompts are: rendering Markdown would take a hundred times as long.
@@ -82,56 +43,19 @@ _PLAIN = re.compile(r"[^\W\d_][\w ,.;:'\"()/?%=+-]*")
 def markdown(text: str) -> Markup:
     if "_" not in text and _PLAIN.fullmatch(text):
         return Markup(f"<p>{escape(text.strip())}</p>\n")  # noqa: S704 - it is escaped
-    return _markdown_of(text) if len(text) <= CACHED_MAX else _cleaned(text)
+    from agents_ledger.render.markdown import rendered
+
+    return rendered(text)
 
 
-@lru_cache(maxsize=2048)
-def _markdown_of(text: str) -> Markup:
-    return _cleaned(text)
-
-
-def _cleaned(text: str) -> Markup:
-    clean = nh3.clean(
-        # Escaped by the renderer already. Cleaned once more, so that a fault of the renderer or of
-        # Pygments cannot put a script into a page.
-        _markdown.render(visible_lines(text)),
-        tags=_TAGS,
-        attributes={"a": {"href"}, "span": {"class"}, "pre": {"class"}, "ol": {"start"}},
-        url_schemes={"http", "https", "mailto"},
-        link_rel="noopener noreferrer",
-    )
-    return Markup(clean)  # noqa: S704 - escaped, then cleaned
-
-
-# -- code -------------------------------------------------------------------------------------
-
-
-def _by_name(language: str) -> Lexer:
-    try:
-        return get_lexer_by_name(language) if language else TextLexer()
-    except (ClassNotFound, ValueError):
-        return TextLexer()
-
-
-def _by_path(path: str) -> Lexer:
-    try:
-        return get_lexer_for_filename(path)
-    except (ClassNotFound, ValueError):
-        return TextLexer()
-
-
-def code(text: str, lexer: Lexer | None = None) -> Markup:
-    """Code, coloured by CSS classes if its language is known."""
+def code(text: str, *, language: str = "", path: str = "") -> Markup:
+    """Code, coloured by CSS classes if its language is known, by its name or the name of a file."""
     text = visible_lines(text)
-    if lexer is None or isinstance(lexer, TextLexer) or len(text) > CODE_MAX:
-        return Markup('<pre class="code">{}</pre>').format(text)
-    return _coloured(text, lexer)
+    if (language or path) and len(text) <= CODE_MAX:
+        from agents_ledger.render.colouring import coloured
 
-
-@lru_cache(maxsize=256)
-def _coloured(text: str, lexer: Lexer) -> Markup:
-    inner = highlight(text, lexer, _FORMATTER)
-    return Markup(f'<pre class="code">{inner}</pre>')  # noqa: S704 - Pygments escapes
+        return coloured(text, language, path)
+    return Markup('<pre class="code">{}</pre>').format(text)
 
 
 def diff(old: str, new: str, path: str = "") -> Markup:
@@ -266,7 +190,7 @@ def _whole_file(params: dict[str, Any], most: int) -> Markup | None:
     path, content = path_of(params), first_text(params, "content", "contents", "new_source")
     if not path or content is None:
         return None
-    return _titled(path, code(content[:most], _by_path(path)))
+    return _titled(path, code(content[:most], path=path))
 
 
 def _prompt(params: dict[str, Any], most: int) -> Markup | None:
@@ -287,7 +211,7 @@ def _prompt(params: dict[str, Any], most: int) -> Markup | None:
 def _json(value: Any, text: str, most: int) -> Markup:
     with suppress(msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    return code(text[:most], _by_name("json"))
+    return code(text[:most], language="json")
 
 
 def text_block(text: str, most: int = TEXT_MAX) -> Markup:

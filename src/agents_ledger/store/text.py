@@ -37,6 +37,11 @@ def unescape(text: str) -> str:
     return re.sub(_ESCAPED, lambda found: chr(int(found[1], 16)), text)
 
 
+def normalised(stored: str) -> str:
+    """A stored text as escape() would have made it. Any other form is not found by its value."""
+    return stored if _is_safe(stored) else escape(unescape(stored))
+
+
 def escape_row(values: tuple[object, ...]) -> tuple[object, ...]:
     """The same values, with every text as it is stored."""
     for value in values:

@@ -1,4 +1,4 @@
-"""Addresses of pages, and the filters that only pages need."""
+"""Addresses of pages, and the filters and functions of their templates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from agents_ledger.model.reports.pages import UNTITLED, name_of
 from agents_ledger.model.reports.search import Snippet
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.text import humanize, sanitize
+from agents_ledger.render import bodies, conversation, subagents, summaries
 from agents_ledger.render.summaries import fit_line
+from agents_ledger.render.turn_status import turn_status
 
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch  # what quote() leaves as it is
 _LONG_ID = re.compile(r"([0-9a-fA-F]{8})[0-9a-fA-F-]{20,}")
@@ -117,11 +119,26 @@ FILTERS = {
     "part": part,
     "path_end": path_end,
     "quoted": shlex.quote,
+    "argument": lambda params_json: fit_line(summaries.argument(params_json), 240),
+    "compacted": summaries.compacted,
+    "duration": lambda milliseconds: humanize.duration(max(0, milliseconds)),
+    "moment": humanize.moment,
+    "one_line": fit_line,
+    "prose": bodies.markdown,
+    "size": humanize.size,
+    "subagent_answer": subagents.answer,
+    "subagent_name": subagents.name,
+    "subagent_status": subagents.status,
+    "tokens": humanize.tokens,
+    "turn_status": turn_status,
+    "visible": sanitize.visible_lines,
 }
 GLOBALS: dict[str, Any] = {
     "match_url": match_url,
     "step_anchor": step_anchor,
     "cached": lru_cache(maxsize=64),
+    "conversation": conversation,
+    "count": humanize.count,
     "session_url": session_url,
     "turn_url": turn_url,
     "with_query": with_query,

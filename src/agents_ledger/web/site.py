@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar import Response
 from litestar.di import NamedDependency
 from markupsafe import Markup, escape
@@ -32,7 +32,6 @@ from agents_ledger.model.reports.pages import SessionLine
 from agents_ledger.model.reports.usage import UsageBy, UsageLine, UsageReport
 from agents_ledger.model.sessions import Finding, Session, Thread
 from agents_ledger.model.turns import Turn
-from agents_ledger.render.environment import new_environment
 from agents_ledger.render.tree_layout import TreeRow
 from agents_ledger.web import formats
 from agents_ledger.web.admission import SharedReads
@@ -101,7 +100,15 @@ class Site:
 
     @cached_property
     def templates(self) -> Environment:
-        environment = new_environment(HERE / "templates")
+        environment = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            # A misspelt name in a template fails a test instead of showing nothing.
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
         environment.filters.update(formats.FILTERS)
         environment.filters["period_days"] = charts.period_days
         environment.globals.update(

@@ -9,7 +9,7 @@ from litestar import Response, get
 from litestar.exceptions import NotFoundException
 from litestar.params import FromPath
 
-from agents_ledger.render.environment import TEMPLATES
+from agents_ledger.render.conversation import STYLE
 from agents_ledger.web.requests import WebRequest
 from agents_ledger.web.responses import NOT_MODIFIED, etag_of
 
@@ -26,7 +26,7 @@ def _files() -> dict[str, tuple[bytes, str, str]]:
     """By name, whatever folder they are in: scripts import each other by name."""
     files = {}
     # The HTML export includes the same style sheet.
-    for path in (*STATIC.rglob("*.*"), TEMPLATES / "conversation.css"):
+    for path in (*STATIC.rglob("*.*"), STYLE):
         if path.suffix in MEDIA_TYPES:
             data = path.read_bytes()
             files[path.name] = (data, MEDIA_TYPES[path.suffix], etag_of(data))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field
@@ -11,10 +12,10 @@ from msgspec import Struct, field
 from agents_ledger.model.errors import Refused
 from agents_ledger.store.checks import row_types
 from agents_ledger.store.database import Row, Transaction
-from agents_ledger.store.salvage.damaged_file import DamagedFile
+from agents_ledger.store.salvage.damaged_file import DamagedFile, StoredRow
 from agents_ledger.store.salvage.sqlite_records import BadText, SalvagedColumn, columns_of
 from agents_ledger.store.tables import TABLES
-from agents_ledger.store.text import escape, unescape
+from agents_ledger.store.text import normalised
 
 _CHECK = re.compile(r"CHECK \((\w+ = '\w+'(?: OR \w+ = '\w+')*)\)")
 _WORD = re.compile(r"(\w+) = '(\w+)'")
@@ -79,7 +80,11 @@ def load(file: DamagedFile, tx: Transaction) -> Loading:
     """Insert every row that can be read and does not break a constraint of its own table."""
     loading = Loading()
     for table in TABLES:
-        SalvagedTable(tx, table, loading).load(file)
+        rows = file.rows(table)
+        first = next(rows, None)
+        if first is not None:
+            tree = file.trees.get(table)
+            SalvagedTable(tx, table, loading).load(tree and tree.sql, chain((first,), rows))
         loading.of(table).lost = file.lost.get(table, 0)
         _name_lost(file, tx, table, loading)
     return loading
@@ -104,11 +109,10 @@ class SalvagedTable:
         marks = ", ".join("?" for _ in self._names)
         self._insert = f"INSERT INTO {table} ({', '.join(self._names)}) VALUES ({marks})"
 
-    def load(self, file: DamagedFile) -> None:
-        tree = file.trees.get(self._table)
+    def load(self, sql: str | None, rows: Iterable[StoredRow]) -> None:
         # The file's own text first: the ledger may be of an older schema, with fewer columns.
-        columns = columns_of(tree.sql if tree else None) or columns_of(self._sql)
-        for stored in file.rows(self._table):
+        columns = columns_of(sql) or columns_of(self._sql)
+        for stored in rows:
             self._loading.of(self._table).read += 1
             self._keep(dict(_named(columns, stored.rowid, stored.values)))
 
@@ -141,14 +145,14 @@ class SalvagedTable:
             return self._default(name), name not in values and not in_key
         # One bit makes bytes of a text.
         if isinstance(value, BadText) or (kind is str and isinstance(value, bytes)):
-            return _normalised(value.decode(errors="replace")), False
+            return normalised(value.decode(errors="replace")), False
         if value is not None and type(value) is not kind:
             return self._default(name), False
         words = FLAG if name in FLAGS else self._words.get(name)
         if value is not None and words is not None and value not in words:
             return self._default(name), False
-        normalised = _normalised(value) if isinstance(value, str) else value
-        return normalised, normalised == value
+        stored = normalised(value) if isinstance(value, str) else value
+        return stored, stored == value
 
     def _default(self, name: str) -> Any:
         _, _, _, required, default, _ = self._info[name]
@@ -162,11 +166,6 @@ class SalvagedTable:
     def _key(self, row: list[Any]) -> str:
         key_values = (row[self._names.index(key)] for key in self._keys)
         return " ".join(str(value)[: row_types.LENGTH_MAX] for value in key_values)
-
-
-def _normalised(stored: str) -> str:
-    """The text as the ledger would store it. Any other form is not found again by its value."""
-    return escape(unescape(stored))
 
 
 def _named(
@@ -210,18 +209,25 @@ class _Reference(NamedTuple):
 def mend_references(tx: Transaction, loading: Loading, *, leave: tuple[str, ...] = ()) -> None:
     """Clear what refers to a row that is lost; drop the row, if it is nothing without. References
     to the tables named in `leave` are left alone."""
-    references = [reference for reference in _references(tx) if reference.target not in leave]
     # A list, not a generator: every reference is mended in each round. Rows dropped in one round
     # may leave others without their target, so it is repeated until nothing changes.
-    while any([_mend(tx, reference, loading) for reference in references]):
+    while any([_mend(tx, reference, loading) for reference in _broken_references(tx, leave)]):
         pass
 
 
-def _references(tx: Transaction) -> Iterator[_Reference]:
-    for table in TABLES:
+def _broken_references(tx: Transaction, leave: tuple[str, ...]) -> list[_Reference]:
+    """The references that lead nowhere in some row, in the order of the tables."""
+    numbers: dict[str, set[int]] = {}
+    for table, _, target, number in tx.execute("PRAGMA foreign_key_check"):
+        if table in TABLES and target not in leave:
+            numbers.setdefault(table, set()).add(number)
+    references = []
+    for table in filter(numbers.__contains__, TABLES):
         required = {row[1] for row in tx.execute(f"PRAGMA table_info({table})") if row[3] or row[5]}
-        for _, _, target, column, to, *_ in tx.execute(f"PRAGMA foreign_key_list({table})"):
-            yield _Reference(table, column, target, to, column in required)
+        for number, _, target, column, to, *_ in tx.execute(f"PRAGMA foreign_key_list({table})"):
+            if number in numbers[table]:
+                references.append(_Reference(table, column, target, to, column in required))
+    return references
 
 
 def _mend(tx: Transaction, reference: _Reference, loading: Loading) -> bool:
