@@ -75,8 +75,8 @@ def test_an_exported_page_is_read_and_printed_without_scripts(
 @pytest.mark.parametrize(
     ("scheme", "colours"),
     [
-        ("light", ["rgb(246, 246, 243)", "rgb(28, 32, 36)"]),
-        ("dark", ["rgb(20, 23, 26)", "rgb(230, 232, 234)"]),
+        ("light", ["rgb(247, 248, 248)", "rgb(21, 25, 29)"]),
+        ("dark", ["rgb(16, 18, 20)", "rgb(236, 238, 240)"]),
     ],
 )
 def test_an_exported_page_has_colours_in_older_browsers_too(
