@@ -44,7 +44,7 @@ def program() -> str:
     pytest.skip("PgBouncer is not installed: POOLERS ARE NOT TESTED (apt-get install pgbouncer)")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -59,7 +59,7 @@ def pgbouncer(server: str, mode: Mode, *, size: int = 8) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="pgbouncer-") as name:
         folder = Path(name)
         folder.chmod(0o777)  # for root it runs as another user
-        listen = _free_port()
+        listen = free_port()
         host = parse_qs(address.query).get("host", [address.hostname or "127.0.0.1"])[0]
         settings = SETTINGS.format(
             host=host,

@@ -132,4 +132,5 @@ def workplace(*, on_disk: bool = False) -> Iterator[Path]:
 def keep(options: Options, folder: Path, name: str) -> None:
     """Save a folder that reproduces a finding."""
     if options.keep and folder.is_dir():
-        shutil.copytree(folder, Path(options.keep) / name, dirs_exist_ok=True)
+        sockets = shutil.ignore_patterns(".s.*")
+        shutil.copytree(folder, Path(options.keep) / name, dirs_exist_ok=True, ignore=sockets)

@@ -143,7 +143,7 @@ def run(options: Options) -> Outcome:
                 server.set("synchronous_commit = off", "wal_writer_delay = '10s'")
                 server.set("wal_writer_flush_after = '1GB'")
             outcome.done += _strike(server, address, crew, rng, count)
-            crew.findings += [] if crew.findings else _judge_recovery(crew, address)
+            crew.findings += [] if crew.findings else judge_recovery(crew, address)
             for finding in crew.findings:
                 outcome.found(f"seed {options.seed}: {finding}")
             for name, times in (*crew.errors.items(), ("facts", crew.acks())):
@@ -171,7 +171,7 @@ def _strike(server: OwnServer, address: str, crew: Crew, rng: Random, count: int
         crew.stop.set()
         for writer in crew.writers:
             writer.join(PATIENCE_SECONDS)
-        crew.findings += [] if crew.findings else _judge(crew, ledgers[0])
+        crew.findings += [] if crew.findings else judge(crew, ledgers[0])
     return struck
 
 
@@ -185,7 +185,8 @@ def _go_on(crew: Crew) -> bool:
     return not crew.findings
 
 
-def _judge(crew: Crew, ledger: Ledger) -> list[str]:
+def judge(crew: Crew, ledger: Ledger) -> list[str]:
+    """What is wrong while the handles are open."""
     if any(writer.is_alive() for writer in crew.writers):
         return ["a writer hangs"]
     picture = Picture(ledger)
@@ -201,7 +202,7 @@ def _judge(crew: Crew, ledger: Ledger) -> list[str]:
     return []
 
 
-def _judge_recovery(crew: Crew, address: str) -> list[str]:
+def judge_recovery(crew: Crew, address: str) -> list[str]:
     """When the handles are closed and their leases over, what they left live is failed."""
     with Raw(address) as raw:
         raw.execute("UPDATE writers SET seen_at = 0")

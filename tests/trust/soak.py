@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
-from tests.trust import harness
+from tests.trust import cluster, harness
 from tests.trust.harness import Options
 
 FOLDER = harness.ROOT / ".soak"
@@ -38,6 +38,7 @@ class Job(Struct, frozen=True):
     chunk: int
     engine: str = "sqlite"
     needs: tuple[str, ...] = ()  # packages that are not installed with the others
+    programs: tuple[str, ...] = ()  # of the system
 
 
 JOBS = (
@@ -60,6 +61,7 @@ JOBS = (
     Job("brawl, server", "brawl", "rounds", 300, 8, "postgres"),
     Job("interrupts", "interrupts", "interrupts", 40_000, 2_000),
     Job("interrupts, server", "interrupts", "interrupts", 10_000, 500, "postgres"),
+    Job("failovers", "failovers", "failovers", 200, 10, programs=cluster.PROGRAMS),
     Job("meaning", "meaning", "questions", 240, 5, needs=MEANING),
 )
 
@@ -92,7 +94,10 @@ def can_run(job: Job) -> bool:
     if missing:
         wanted = " ".join(job.needs)
         print(f"{job.name}: left out, {missing[0]} is not installed: pip install {wanted}")
-    return not missing
+    absent = [name for name in job.programs if cluster.program(name) is None]
+    if absent:
+        print(f"{job.name}: left out, not installed: {', '.join(absent)}")
+    return not missing and not absent
 
 
 class Soak:

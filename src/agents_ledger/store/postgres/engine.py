@@ -31,6 +31,7 @@ from agents_ledger.model.errors import (
     OutcomeUnknown,
     ReadOnly,
     Refused,
+    Unreachable,
 )
 from agents_ledger.model.limits import LIMITS, LedgerLimits
 from agents_ledger.store import migrations
@@ -74,6 +75,12 @@ LOOK_UP = (
     "enable_mergejoin TO off",
     "plan_cache_mode TO force_generic_plan",
     "jit TO off",
+)
+# A write that finds its rows stored, as a retry does, writes nothing, so the server would not wait
+# for a standby: what the first try stored may not be there yet. A record in the log makes it wait.
+COMMIT = (
+    "SELECT pg_logical_emit_message(true, 'agents_ledger', '')"
+    " WHERE pg_current_xact_id_if_assigned() IS NULL; COMMIT"
 )
 # How long Ctrl-C may have to wait for a thread that waits for a connection.
 INTERRUPT_SECONDS = 0.25
@@ -242,6 +249,7 @@ class PostgresDatabase:
             connection = self._take_connection(hold)
             try:
                 rows = hold.interruptible(connection.execute, sql, values).fetchall()
+                connection.check_confirmed()
                 return call.results(unescape_rows(rows))
             except psycopg.Error as error:
                 if connection.closed:
@@ -298,7 +306,7 @@ class PostgresDatabase:
         """Do `work` in one transaction."""
         cache = self._cache if kind == "read" else None
         try:
-            began = connection.execute(self._begin[kind], prepare=False)
+            began = self._began(connection, kind)
             if kind == "write":
                 self._refuse_newer(began)
             result = hold.interruptible(work, PostgresTransaction(connection, self.limits, cache))
@@ -313,7 +321,8 @@ class PostgresDatabase:
             raise
         try:
             # Nothing that was read needs a commit, and nothing that a query set shall stay.
-            connection.execute("ROLLBACK" if kind == "read" else "COMMIT")
+            connection.execute("ROLLBACK" if kind == "read" else COMMIT, prepare=False)
+            connection.check_confirmed()
         except psycopg.OperationalError as error:
             undone = isinstance(error, (pg.SerializationFailure, pg.DeadlockDetected))
             if undone or kind == "read":
@@ -322,6 +331,16 @@ class PostgresDatabase:
             # work again, as for other broken connections, could record a turn twice.
             raise OutcomeUnknown(f"the commit failed: {error}") from error
         return result
+
+    def _began(self, connection: Connection, kind: Kind) -> psycopg.Cursor[Row]:
+        try:
+            return connection.execute(self._begin[kind], prepare=False)
+        except pg.FeatureNotSupported as error:  # READ WRITE on a server that is in recovery
+            raise Unreachable(
+                f"{self.address} is a standby, which takes no writes: {error}",
+                "During a failover, retry the call. Otherwise use an address that leads to the"
+                " primary, or open the ledger with read_only=True.",
+            ) from error
 
     def _refuse_newer(self, began: psycopg.Cursor[Row]) -> None:
         """A newer program may have migrated the ledger since this one opened it."""

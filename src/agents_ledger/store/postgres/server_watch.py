@@ -18,6 +18,9 @@ from typing import Any
 
 import psycopg
 
+from agents_ledger.model.errors import OutcomeUnknown
+
+PLAIN_WARNING = "01000"  # the code of a cancelled wait; others tell of a ROLLBACK without BEGIN
 CHECKS = 4  # in the time after which an answer is overdue
 
 
@@ -26,6 +29,7 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     waiting_since: float | None = None
     _descriptor: int | None = None
+    _warning = ""
 
     def watch(self) -> None:
         """Keep a descriptor of our own, for as long as this object lives: the number of the
@@ -33,6 +37,18 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         copy = socket.fromfd(self.fileno(), socket.AF_INET, socket.SOCK_STREAM)
         self._descriptor = copy.detach()
         weakref.finalize(self, socket.close, self._descriptor)
+        self.add_notice_handler(self._note_warning)
+
+    def _note_warning(self, notice: psycopg.errors.Diagnostic) -> None:
+        if notice.sqlstate == PLAIN_WARNING:
+            self._warning = notice.message_primary or "warning"
+
+    def check_confirmed(self) -> None:
+        """Raise if the commit was reported with a warning: the wait for a standby was cancelled,
+        and a failover may lose what is committed here."""
+        warning, self._warning = self._warning, ""
+        if warning:
+            raise OutcomeUnknown(f"the commit is not confirmed by a standby: {warning}")
 
     def wait(self, *args: Any, **kwargs: Any) -> Any:
         self.waiting_since = time.monotonic()
