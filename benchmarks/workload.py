@@ -22,7 +22,7 @@ from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.turns import recording
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.sqlite.engine import SqliteDatabase
-from agents_ledger.store.tables import columns, digests
+from agents_ledger.store.tables.copying import columns, digests
 
 PRAGMAS = (
     "journal_mode=WAL",

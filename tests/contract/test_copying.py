@@ -21,7 +21,7 @@ from agents_ledger import (
     Refused,
 )
 from agents_ledger.ledger.maintenance.copying import backup, copy, restore
-from agents_ledger.store.tables import DERIVED
+from agents_ledger.store.tables.copying import DERIVED
 from tests.builders import a_call, a_full_turn, chain
 from tests.raw import Raw, Rows
 

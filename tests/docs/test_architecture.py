@@ -7,7 +7,7 @@ import re
 from tests.docs.console import ROOT
 
 SOURCE = ROOT / "src/agents_ledger"
-LINES_MAX = 200
+LINES_MAX = 220
 
 
 def tree() -> str:

@@ -94,6 +94,7 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "rerun": "rerun demo",
         "queue": "queue",
         "audit": "audit",
+        "secrets": "secrets",
         "recover": "recover",
         "doctor": "doctor",
         "token": "token list",

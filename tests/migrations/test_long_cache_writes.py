@@ -29,6 +29,7 @@ def schema_24(address: str) -> None:
             raw.execute(f"ALTER TABLE {table} DROP COLUMN long_cache_write_tokens {cascade}")
         for _, sql in guards:
             raw.execute(re.sub(r"long_cache_write_tokens,|, long_cache_write_tokens", "", sql))
+        raw.execute("DROP TABLE ledger_settings")
         raw.execute("DELETE FROM schema_migrations WHERE number >= 25")
 
 

@@ -14,10 +14,11 @@ import psycopg
 import pytest
 
 from agents_ledger import Ledger, NewerLedger
-from agents_ledger.store import migrations, queries, tables
+from agents_ledger.store import migrations, queries
 from agents_ledger.store.database import Engine, open_database
 from agents_ledger.store.postgres.statements import WORDS as POSTGRES_WORDS
 from agents_ledger.store.sqlite.statements import WORDS as SQLITE_WORDS
+from agents_ledger.store.tables import copying as tables
 from tests.raw import Raw
 from tests.waiting import PATIENCE_S
 

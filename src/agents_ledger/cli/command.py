@@ -27,7 +27,7 @@ class Invocation:
         """Open the ledger, which must exist, read-only."""
         from agents_ledger.ledger.ledger import Ledger
 
-        return Ledger.open(self.address, create=False, read_only=True)
+        return Ledger.open(self.address, create=False, read_only=True).for_people()
 
     def writing(self, *, create: bool = False) -> Ledger:
         """Open the ledger, which must exist unless `create` is set, for writing."""
@@ -35,7 +35,7 @@ class Invocation:
 
         if create:
             settings.make_default_folder(self.address)
-        return Ledger.open(self.address, create=create)
+        return Ledger.open(self.address, create=create).for_people()
 
 
 class Command(click.Command):

@@ -61,6 +61,9 @@ SECTIONS = {
         "backup": ("transfer.copies", "Back up the ledger to a new file and verify it."),
         "restore": ("transfer.copies", "Restore a backup to a new ledger and verify it."),
     },
+    "Privacy": {
+        "secrets": ("privacy.secrets", "List the secrets in the ledger by kind and session."),
+    },
     "Health": {
         "audit": ("health.checks", "Check every rule of the ledger, and the database itself."),
         "doctor": ("health.checks", "Report on the database, its writers and the sources."),

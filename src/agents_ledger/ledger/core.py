@@ -30,6 +30,8 @@ T = TypeVar("T")
 # An unexplained error may start an audit this often: it reads everything, and a bug that raises at
 # every call would run one each time.
 AUDIT_EVERY_MS = 60_000
+SETTING_FRESH_MS = 1000
+SECRETS = "secrets"  # the setting that says what is done about them
 
 
 class Core:
@@ -42,6 +44,9 @@ class Core:
         self._writes = 0
         self._filler: Filler | None = None
         self._indexer: threading.Thread | None = None
+        self._shows = False  # what it reads is shown to people or agents
+        self._masks = False
+        self._setting_read_at = 0
         self._closed = False
 
     @classmethod
@@ -55,13 +60,38 @@ class Core:
         Damaged is raised; otherwise the error is a bug and is raised as it is.
         """
         try:
-            return self.db.read(work)
+            return self.as_shown(self.db.read(work))
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             broken = self._broken_rule()
             if broken is None:
                 raise
             finding = f"{broken.rule} {broken.id} {broken.detail}".rstrip()
             raise Damaged(f"{self.db.address} is damaged: {finding}") from error
+
+    def show(self) -> None:
+        """From now on, what is read is shown to people or agents: secrets in it are masked, if the
+        ledger's setting says so."""
+        self._shows = True
+
+    def show_again(self) -> None:
+        """The setting has changed."""
+        self._setting_read_at = 0
+
+    def as_shown(self, value: T) -> T:
+        """A value with its secrets masked, if it is for people or agents and set so."""
+        if not self._shows or not self._is_set_to_mask():
+            return value
+        from agents_ledger.model.secrets.masking import masked_value
+
+        return masked_value(value)
+
+    def _is_set_to_mask(self) -> bool:
+        """As the ledger was set a second ago."""
+        now = now_ms()
+        if abs(now - self._setting_read_at) > SETTING_FRESH_MS:
+            rows = self.db.read(lambda tx: tx.run("setting", name=SECRETS))
+            self._masks, self._setting_read_at = rows == [("mask",)], now
+        return self._masks
 
     def write(self, work: Work[T]) -> T:
         """Commit `work`, and now and then what waits for the search index."""
@@ -72,7 +102,7 @@ class Core:
         return result
 
     def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        return self.db.query(sql)
+        return self.as_shown(self.db.query(sql))
 
     def _broken_rule(self) -> Finding | None:
         """The first finding of the audit, which reads everything and therefore runs rarely."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from agents_ledger.ledger.reading import ReadVerbs
 from agents_ledger.ledger.reports import transcripts
@@ -22,6 +22,7 @@ from agents_ledger.model.turns import Turn
 
 if TYPE_CHECKING:
     from agents_ledger.ledger.access import Tokens
+    from agents_ledger.ledger.maintenance.secrets import Secrets
     from agents_ledger.ledger.projection.import_requests import ImportRequests
     from agents_ledger.ledger.projection.reconcile import Projector
     from agents_ledger.ledger.projection.source_records import Sources
@@ -58,6 +59,18 @@ class Subjects(ReadVerbs):
         from agents_ledger.ledger.access import Tokens
 
         return Tokens(self._core)
+
+    @property
+    def secrets(self) -> Secrets:
+        """Secrets in the ledger, and what it does about them."""
+        from agents_ledger.ledger.maintenance.secrets import Secrets
+
+        return Secrets(self._core)
+
+    def for_people(self) -> Self:
+        """This ledger, for showing: secrets in what its verbs read are masked if it is set so."""
+        self._core.show()
+        return self
 
     @property
     def pages(self) -> Pages:

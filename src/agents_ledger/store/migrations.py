@@ -28,6 +28,8 @@ _ADDED_COLUMNS = (
     ("turns", "long_cache_write_tokens", "NULL"),
     ("usage_sums", "long_cache_write_tokens", "0"),
 )
+# And tables that readers may ask for.
+_ADDED_TABLES = {"ledger_settings": "name TEXT, value TEXT, changed_at BIGINT"}
 _TABLES: dict[Engine, str] = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
     "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
@@ -96,6 +98,11 @@ def refuse_upgraded(tx: Transaction, address: str) -> None:
 def stand_in(execute: Callable[[str], Iterable[Any]]) -> None:
     """Let a connection that only reads select columns that the tables of its SQLite file lack,
     because nobody has upgraded it yet."""
+    tables = {row[0] for row in execute("SELECT name FROM main.sqlite_master")}
+    for table, columns in _ADDED_TABLES.items():
+        if tables and table not in tables:
+            execute("PRAGMA temp_store=MEMORY")
+            execute(f"CREATE TEMP TABLE {table} ({columns})")
     for table, column, value in _ADDED_COLUMNS:
         present = [row[1] for row in execute(f"PRAGMA main.table_info({table})")]
         if present and column not in present:

@@ -29,6 +29,7 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.model.imports.sources import SourceFile
 from agents_ledger.model.installation import program, settings
 from agents_ledger.model.reports.pages import SessionLine
+from agents_ledger.model.reports.secrets import SecretReport
 from agents_ledger.model.reports.usage import UsageBy, UsageLine, UsageReport
 from agents_ledger.model.sessions import Finding, Session, Thread
 from agents_ledger.model.turns import Turn
@@ -56,6 +57,7 @@ class AuditReport(NamedTuple):
 
     findings: tuple[Finding, ...]
     permissions: PermissionReview
+    secrets: SecretReport
     at: int
     took_ms: int
     counts: dict[str, int]
@@ -237,8 +239,9 @@ class Site:
     def _audit(self) -> AuditReport:
         started, counts = now_ms(), self.pages.counts()
         findings, permissions = self.ledger.audit(), self.ledger.review_permissions()
+        secrets = self.ledger.secrets.report()
         took_ms = now_ms() - started
-        self._audited = AuditReport(findings, permissions, started, took_ms, counts)
+        self._audited = AuditReport(findings, permissions, secrets, started, took_ms, counts)
         return self._audited
 
     def raw(self, kind: str, key: str, start: int) -> RawRecord:
@@ -251,7 +254,8 @@ class Site:
         sources = self.ledger.sources
         file = sources.find(int(key))
         data = sources.read(file.id, start, RAW_BYTES) if start < file.kept_bytes else b""
-        return RawRecord(kind, key, (), file, start, data.decode("utf-8", "backslashreplace"))
+        text = self.ledger.secrets.shown(data.decode("utf-8", "backslashreplace"))
+        return RawRecord(kind, key, (), file, start, text)
 
     def _card(self, card: Card, csrf: str) -> Markup:
         # Ages are part of the key: "5 min" must become "6 min".

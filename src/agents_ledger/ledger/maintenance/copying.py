@@ -12,9 +12,9 @@ from agents_ledger.ledger.turns import live
 from agents_ledger.model.errors import Damaged, Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.text import humanize
-from agents_ledger.store import tables
 from agents_ledger.store.database import Database, Transaction, open_database
 from agents_ledger.store.files import new_private_file, replace_durably
+from agents_ledger.store.tables import copying as tables
 
 
 class Copied(NamedTuple):

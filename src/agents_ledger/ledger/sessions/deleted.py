@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import NotFound
 from agents_ledger.store.database import Transaction
 
@@ -50,6 +49,8 @@ def check_shown(tx: Transaction, target: str) -> None:
     """NotFound if a target is a session that is marked as deleted, or a hidden turn of one."""
     if not tx.kept(_hidden).depths and not tx.run("has_deleted_sessions"):
         return
+    from agents_ledger.ledger.turns import threads
+
     rows = tx.run("session", key=target)
     if rows:
         is_hidden = bool(tx.run("is_session_deleted", label=rows[0][0]))

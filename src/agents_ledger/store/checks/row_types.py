@@ -17,7 +17,7 @@ from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 from agents_ledger.model.errors import Damaged
 from agents_ledger.store import queries
 from agents_ledger.store.database import Row, Transaction
-from agents_ledger.store.tables import TABLES
+from agents_ledger.store.tables.copying import TABLES
 
 Types = tuple[type, ...]
 

@@ -22,7 +22,7 @@ from agents_ledger.store.salvage.sqlite_records import (
     varint,
 )
 from agents_ledger.store.salvage.write_ahead_log import WriteAheadLog
-from agents_ledger.store.tables import TABLES
+from agents_ledger.store.tables.copying import TABLES
 
 MAGIC = b"SQLite format 3\0"
 # Of every ledger this program creates; assumed if the header is damaged.

@@ -14,7 +14,7 @@ from agents_ledger.store.checks import row_types
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.salvage.damaged_file import DamagedFile, StoredRow
 from agents_ledger.store.salvage.sqlite_records import BadText, SalvagedColumn, columns_of
-from agents_ledger.store.tables import TABLES
+from agents_ledger.store.tables.copying import TABLES
 from agents_ledger.store.text import normalised
 
 _CHECK = re.compile(r"CHECK \((\w+ = '\w+'(?: OR \w+ = '\w+')*)\)")

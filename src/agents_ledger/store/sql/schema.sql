@@ -631,3 +631,10 @@ CREATE TABLE search_vectors (
     vector <floats> NOT NULL,
     PRIMARY KEY (doc_id, model)
 );
+
+-- What is set for a ledger, whoever opens it.
+CREATE TABLE ledger_settings (
+    name TEXT PRIMARY KEY,            -- secrets: what is done about them
+    value TEXT NOT NULL,              -- of secrets: report or mask
+    changed_at BIGINT NOT NULL        -- when it was set
+);

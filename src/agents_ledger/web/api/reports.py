@@ -10,6 +10,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.reports.comparison import Comparison, WrittenFile
 from agents_ledger.model.reports.search import Found, Order, Touched
+from agents_ledger.model.reports.secrets import SecretReport
 from agents_ledger.model.reports.usage import ToolUsage, UsageBy, UsageReport
 from agents_ledger.web.requests import WebRequest, decode_part
 from agents_ledger.web.responses import PER_PAGE, Limit, OptionalNumber, answer, reads
@@ -47,6 +48,12 @@ def get_tools(
 ) -> Response[list[ToolUsage]]:
     """Calls, failures and durations of every tool."""
     return answer(list(site.ledger.tools(since=since, until=until, limit=limit)), request)
+
+
+@reads("/secrets")
+def get_secrets(request: WebRequest, site: ThisSite) -> Response[SecretReport]:
+    """The secrets in the ledger by kind and session, without them. It reads the whole ledger."""
+    return answer(site.ledger.secrets.report(), request)
 
 
 @reads("/permissions")
@@ -120,6 +127,7 @@ ROUTES = (
     get_usage,
     get_tools,
     get_permissions,
+    get_secrets,
     get_comparison,
     get_written_files,
     get_hits,

@@ -25,6 +25,7 @@ def audit_page(request: WebRequest, site: ThisSite, run: FromQuery[bool] = False
         meanings=audit.meanings(),
         running=running,
         permissions=report.permissions if report is not None else None,
+        secrets=report.secrets if report is not None else None,
         failed=failures(site.pages, FAILED_MAX),
     )
 

@@ -33,6 +33,7 @@ TABLES = {
     "source_faults": "file_id, position, what",
     "source_titles": "file_id, record_id",
     "access_tokens": "id",
+    "ledger_settings": "name",
     "bus_tasks": "id",
     "bus_messages": "position",
     "bus_calls": "position",
