@@ -7,8 +7,12 @@ One has a year of four thousand sessions, and a session of 26,000 records; the o
 from __future__ import annotations
 
 import http.client
+import resource
+import selectors
+import socket
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from agents_ledger import Ledger
@@ -21,6 +25,8 @@ ROUNDS = 7
 CLOCKS: tuple[Clock, ...] = ("wall", "cpu")
 GOAL_SECONDS = 0.1
 BYTES_MAX = 300_000
+OPEN_PAGES = 1_000
+OPEN_PAGES_SECONDS = 1.0  # until a change has reached all of them
 YEAR = {
     "home": "/",
     "list of sessions": "/sessions",
@@ -92,6 +98,7 @@ def web(folder: Path) -> Iterator[Line]:
     """Server times of the pages, the largest of which may hold 300 KB."""
     yield from _pages(busy(folder), "long", YEAR)
     yield from _pages(grown(folder)[SIZES[-1]], "main", DEEP)
+    yield from _open_pages(grown(folder)[SIZES[0]])
 
 
 def _pages(path: Path, label: str, pages: Mapping[str, str]) -> Iterator[Line]:
@@ -117,3 +124,70 @@ def _page(browsing: Browsing, name: str, path: str) -> Line:
     shares = [one.wall / GOAL_SECONDS for one in took]
     goal = duration(GOAL_SECONDS)
     return Line(name, said, goal, middle(shares), Goal("<=", 1), ROUNDS, spread(shares))
+
+
+class OpenPages:
+    """Connections that listen to the stream of changes, as open pages do."""
+
+    def __init__(self, server: Server, count: int) -> None:
+        request = (
+            "GET /api/v1/changes?text=false HTTP/1.1\r\n"
+            f"Host: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {server.secret}\r\n\r\n"
+        ).encode()
+        self._received: dict[socket.socket, bytes] = {}
+        self._selector = selectors.DefaultSelector()
+        for _ in range(count):
+            page = socket.create_connection(("127.0.0.1", server.port), 60)
+            page.sendall(request)
+            self._received[page] = b""
+            self._selector.register(page, selectors.EVENT_READ)
+        self.wait_for(b"following")
+
+    def wait_for(self, text: bytes) -> None:
+        """Read until every page has received a text."""
+        waiting = {page for page, received in self._received.items() if text not in received}
+        while waiting:
+            for key, _ in self._selector.select(60):
+                page = key.fileobj
+                assert isinstance(page, socket.socket)
+                part = page.recv(65536)
+                assert part, "the server closed a stream"
+                self._received[page] += part
+                if text in self._received[page]:
+                    waiting.discard(page)
+
+    def close(self) -> None:
+        self._selector.close()
+        for page in self._received:
+            page.close()
+
+
+def _open_pages(path: Path) -> Iterator[Line]:
+    """Each page needs a descriptor at both ends, which are this process."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, most), most))
+    with Ledger.open(str(path)) as ledger:
+        browsing = Browsing(ledger)
+        pages = OpenPages(browsing.server, OPEN_PAGES)
+        try:
+            took = [timed(lambda: _change(ledger, pages), 1) for _ in range(ROUNDS)]
+            loaded = [timed(lambda: browsing.get("/sessions"), 1) for _ in range(ROUNDS)]
+        finally:
+            pages.close()
+            browsing.stop()
+    wall, cpu = (duration(middle([one.by(clock) for one in took])) for clock in CLOCKS)
+    shares = [one.wall / OPEN_PAGES_SECONDS for one in took]
+    name, goal = f"a change to {OPEN_PAGES:,} open pages", duration(OPEN_PAGES_SECONDS)
+    said = f"{wall}, cpu {cpu}"
+    yield Line(name, said, goal, middle(shares), Goal("<=", 1), ROUNDS, spread(shares))
+    shares = [one.wall / GOAL_SECONDS for one in loaded]
+    wall = duration(middle([one.wall for one in loaded]))
+    name, goal = f"list of sessions beside {OPEN_PAGES:,} open pages", duration(GOAL_SECONDS)
+    yield Line(name, wall, goal, middle(shares), Goal("<=", 1), ROUNDS, spread(shares))
+
+
+def _change(ledger: Ledger, pages: OpenPages) -> None:
+    """Record a turn, and wait until all pages know it."""
+    turn = ledger.record("watched", "What changed?", "This.")
+    pages.wait_for(turn.id.encode())

@@ -15,7 +15,7 @@ from agents_ledger.web.pages.charts import (
     stacked_bars,
     treemap,
 )
-from agents_ledger.web.pages.usage import presets
+from agents_ledger.web.pages.usage import _short_paths, presets
 
 
 def test_a_heat_map_spans_the_days_with_turns() -> None:
@@ -98,3 +98,13 @@ def test_the_areas_of_a_treemap_are_its_values_and_cover_it_once(values: list[in
             apart_x = one.x + one.width <= other.x + 0.01 or other.x + other.width <= one.x + 0.01
             apart_y = one.y + one.height <= other.y + 0.01 or other.y + other.height <= one.y + 0.01
             assert apart_x or apart_y
+
+
+def test_projects_are_called_by_their_last_folder_unless_two_are_the_same() -> None:
+    paths = ["/home/me/shop", "/work/a/api", "/work/b/api", "C:\\me\\site", "/"]
+    assert _short_paths(paths) == {
+        "/home/me/shop": "shop",
+        "/work/a/api": "a/api",
+        "/work/b/api": "b/api",
+        "C:\\me\\site": "site",
+    }

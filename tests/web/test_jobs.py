@@ -189,6 +189,7 @@ def test_what_an_agent_will_delete_soon_is_one_click_away(
         assert click.count == 1
         page.get_by_role("button", name="Import new files").click()
         expect(page.locator("tr", has_text="old.jsonl")).to_contain_text("kept")
+        expect(page.locator("tr", has_text="old.jsonl").locator("a")).to_have_text("The old one")
         (folder / "old.jsonl").unlink()
         label = next(s.label for s in server.ledger.sessions() if "old" in s.label)
         page = visitor.open(f"/s/{label}")

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, expect
 from tests.importers.claude_log import SESSION, Log, text, tool
 from tests.importers.helping import import_paths
 from tests.web.conftest import Running, Visitor, visits
+from tests.web.test_pages import every_page
 
 LABEL = f"claude-code:{SESSION}"
 
@@ -124,14 +125,15 @@ def test_lines_of_a_list_are_reached_and_compared_by_keys(visitor: Visitor) -> N
     page.wait_for_url(re.compile("/t/"))
 
 
-def test_targets_are_large_enough_for_fingers(visit: Callable[..., Visitor]) -> None:
+def test_targets_are_large_enough_for_fingers(
+    visit: Callable[..., Visitor], running: Running
+) -> None:
     visitor = visit(viewport={"width": 380, "height": 800})
-    paths = ("/", "/sessions", "/s/demo", "/s/demo/tree", "/s/demo/history", "/search?q=seconds")
-    for path in paths:
+    for path in every_page(running):
         page = visitor.open(path)
         assert page.evaluate("document.documentElement.scrollWidth") == 380, path
         small = page.evaluate(SMALL)
-        assert not small, path
+        assert not small, (path, small)
     page = visitor.open("/s/demo")
     order = page.evaluate(
         "['h1', '#rail'].map((name) => document.querySelector(name).getBoundingClientRect().top)"

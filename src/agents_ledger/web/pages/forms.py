@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from typing import Any, Final
 
 from litestar import get, post
@@ -10,7 +11,10 @@ from litestar.exceptions import ClientException
 from litestar.params import FromPath, FromQuery, URLEncodedBody
 from litestar.response import Redirect
 
+from agents_ledger.model.access import RUN_TOKEN
 from agents_ledger.model.errors import Refused
+from agents_ledger.model.imports.resuming import command_there
+from agents_ledger.model.installation import terminal
 from agents_ledger.web.formats import session_url, turn_url
 from agents_ledger.web.requests import WebRequest, check_target, decode_part
 from agents_ledger.web.site import ThisSite
@@ -18,6 +22,7 @@ from agents_ledger.web.site import ThisSite
 TEXT_MAX = 20_000
 MESSAGE_MAX = 200_000
 SEE_OTHER: Final = 303
+FORWARDED = {"forwarded", "x-forwarded-for", "x-forwarded-host"}  # by a proxy, for somebody else
 
 Form = URLEncodedBody[dict[str, str]]
 
@@ -90,4 +95,35 @@ async def stop_turn(site: ThisSite, label: FromPath[str], data: Form) -> Redirec
     return Redirect(session_url(key), status_code=SEE_OTHER)
 
 
-ROUTES = (annotate, set_status, undo, as_of, run_import, send_message, stop_turn)
+def can_open_terminal(request: WebRequest) -> bool:
+    """Whether the reader is the one who started the server, on this machine with a terminal."""
+    if request.scope["state"]["token"] != RUN_TOKEN or FORWARDED & set(request.headers):
+        return False
+    try:
+        is_here = ip_address(request.client.host if request.client else "").is_loopback
+    except ValueError:
+        is_here = False
+    return is_here and terminal.can_open()
+
+
+@post("/s/{label:str}/terminal", sync_to_thread=True, status_code=SEE_OTHER, opt={"scope": "admin"})
+def open_terminal(
+    request: WebRequest, site: ThisSite, label: FromPath[str], data: Form
+) -> Redirect:
+    """Open a terminal in which the agent of a session continues it."""
+    session = site.ledger.session(decode_part(label))
+    head = site.head_of(site.ledger.thread(session.label, last=0))
+    line = command_there(session, head.workspace_path if head else None)
+    if line is None or not can_open_terminal(request):
+        raise Refused(
+            "a terminal opens only for who started the server, on the same machine, and for a"
+            " session that its agent can continue",
+            "Copy the command, and run it in a terminal.",
+        )
+    terminal.open_terminal(line)
+    return Redirect(session_url(session.label), status_code=SEE_OTHER)
+
+
+ROUTES = (
+    annotate, set_status, undo, as_of, run_import, send_message, stop_turn, open_terminal,
+)  # fmt: skip

@@ -19,7 +19,7 @@ from agents_ledger.render.tree_layout import TreeRow
 from agents_ledger.web.errors import problem_of
 from agents_ledger.web.formats import session_url
 from agents_ledger.web.pages.cards import Card, CardWindow, card_of, cards_upto, with_running_calls
-from agents_ledger.web.pages.forms import SEE_OTHER, Form
+from agents_ledger.web.pages.forms import SEE_OTHER, Form, can_open_terminal
 from agents_ledger.web.pages.home import running_turns
 from agents_ledger.web.pages.tree import heads_of, rail
 from agents_ledger.web.pages.turn import inspect
@@ -163,21 +163,23 @@ def _thread_values(
         at=view.at,
         forked=view.forked,
         is_tail=window.last_depth >= thread.depth,
-        **_head_values(site, session, thread, rows),
+        **_head_values(site, request, session, thread, rows),
     )
 
 
 def _head_values(
-    site: Site, session: Session | None, thread: Thread, rows: list[TreeRow]
+    site: Site, request: WebRequest, session: Session | None, thread: Thread, rows: list[TreeRow]
 ) -> dict[str, Any]:
     tree_sessions = _tree_sessions(rows, session)
     names = _names(site, session, tree_sessions)
+    commands = commands_of(session, site.head_of(thread)) if session else []
     return dict(
         title=names[session.label].name if session else _title_of_turn(site, thread),
         tree_sessions=tree_sessions,
         names=names,
         usage=site.ledger.session_usage([session.label]).get(session.label) if session else None,
-        commands=commands_of(session, site.head_of(thread)) if session else (),
+        commands=commands,
+        can_open_terminal=len(commands) > 1 and can_open_terminal(request),
         is_gone=bool(session and session.created_as == "import" and _is_gone(site, thread.turn_id)),
     )
 
@@ -255,7 +257,7 @@ def head_fragment(request: WebRequest, site: ThisSite, label: FromPath[str]) -> 
         session = _shown(site, label)
         thread = site.ledger.thread(session.label, last=0)
         rows = rail(site, thread)
-        values = _head_values(site, session, thread, rows)
+        values = _head_values(site, request, session, thread, rows)
     return site.page(
         "thread_head.html", request, rows=rows, session=session, thread=thread, **values
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -217,10 +218,23 @@ def _line_names(site: Site, lines: Sequence[UsageLine], by: UsageBy) -> dict[str
     """What the lines are called on the page, by key."""
     keys = [line.key for line in lines if line.key]
     names: dict[str | None, str] = dict.fromkeys((None, ""), "not recorded")
-    names.update((key, fit_line(key, NAME_MAX)) for key in keys)
+    short = _short_paths(keys) if by == "project" else {}
+    names.update((key, fit_line(short.get(key, key), NAME_MAX)) for key in keys)
     if by == "session":
         sessions = site.pages.session_names(keys)
         names.update((key, fit_line(named.name, NAME_MAX)) for key, named in sessions.items())
+    return names
+
+
+def _short_paths(paths: Sequence[str]) -> dict[str, str]:
+    """The last folder of each path, with those above it where two would be called the same."""
+    parts = {path: [part for part in re.split(r"[/\\]", path) if part] for path in paths}
+    names: dict[str, str] = {}
+    for length in range(1, max(map(len, parts.values()), default=0) + 1):
+        rest = [path for path in paths if path not in names]
+        tails = {path: "/".join(parts[path][-length:]) for path in rest}
+        count = Counter(tails.values())
+        names |= {path: tail for path, tail in tails.items() if tail and count[tail] == 1}
     return names
 
 

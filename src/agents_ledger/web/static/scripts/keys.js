@@ -21,6 +21,8 @@ const HELP = [
   ["x", "mark a turn or a session; mark two to compare them"],
   ["f", "fork from this turn"],
   ["c", "copy the messages of this turn"],
+  ["s", "star this session, or remove its star"],
+  ["e", "share this session"],
   ["Space", "replay: play or pause"],
   ["g h, g s, g q, g u", "go home, to sessions, search, usage"],
   ["g f, g t, g a, g i", "files, tools, audit, imports"],
@@ -92,6 +94,8 @@ function keys(thread, replay, find) {
     c: () => thread.copy(thread.at ?? thread.all.at(-1)),
     f: () => openFork(thread.at ?? thread.all.at(-1)),
     o: () => toggleCalls(thread.at ?? thread.all.at(-1)),
+    s: () => $(".thread-bar form.star button")?.click(),
+    e: () => $('.tools a[href^="/share/"]')?.click(),
     " ": () => replay?.toggle(),
   };
 }
