@@ -22,7 +22,8 @@ from agents_ledger.cli.command import (
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.maintenance import audit as rules
 from agents_ledger.ledger.maintenance import doctor as doctors
-from agents_ledger.ledger.maintenance.doctor import Fact, Level
+from agents_ledger.ledger.maintenance.doctor import Fact
+from agents_ledger.ledger.maintenance.server_health import Level
 from agents_ledger.model.errors import Damaged
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.installation import settings
@@ -214,10 +215,20 @@ def _print_facts(run: Invocation, facts: list[Fact]) -> None:
 def _text(name: str, value: Any) -> str:
     if value is None:
         return "nobody" if name == "lock_holder" else "unknown"
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    if not isinstance(value, int):
+        return str(value)
+    return _number(name, value)
+
+
+def _number(name: str, value: int) -> str:
     if name == "lock_holder":
         return f"process {value}"
     if name == "file_mode":
         return f"{value:04o}"
     if name.endswith("bytes"):
         return humanize.size(value)
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    if name.endswith("timeout"):
+        return f"{value:,} ms" if value else "none"
+    return f"{value:,}"

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
+from agents_ledger.ledger.maintenance import server_health
+from agents_ledger.ledger.maintenance.server_health import Level, Verdict
 from agents_ledger.model.errors import LedgerError, ReadOnly
 from agents_ledger.model.sessions import CheckMode
 from agents_ledger.store import migrations
 from agents_ledger.store.checks import integrity
 from agents_ledger.store.database import Database, Transaction, open_database
-
-Level = Literal["ok", "note", "problem"]
-Verdict = tuple[Level, str]
 
 # Older SQLite can corrupt its write-ahead log when a checkpoint races a write.
 WAL_RESET_FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
@@ -100,30 +99,12 @@ def _wal_bytes(value: int) -> Verdict:
     return "note", "a program that reads for long keeps the log from being shortened"
 
 
-def _durable(value: str) -> Verdict:
-    return ("ok", "") if value != "off" else ("problem", "a crash can lose acknowledged turns")
-
-
-def _asynchronous_standbys(value: int | None) -> Verdict:
-    if value is None:
-        return "note", "this role may not see them: GRANT pg_read_all_stats to it"
-    if not value:
-        return "ok", ""
-    return "note", (
-        "a failover to one of them loses the turns acknowledged last: set"
-        " synchronous_standby_names, and let only a synchronous standby take over"
-    )
-
-
 _JUDGES: dict[str, Callable[[Any], Verdict]] = {
     "sqlite_version": _sqlite_version,
     "journal_mode": _journal_mode,
     "file_mode": _file_mode,
     "wal_bytes": _wal_bytes,
-    "fsync": _durable,
-    "synchronous_commit": _durable,
-    "full_page_writes": _durable,
-    "asynchronous_standbys": _asynchronous_standbys,
+    **server_health.JUDGES,
 }
 
 

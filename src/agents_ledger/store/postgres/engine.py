@@ -47,6 +47,7 @@ from agents_ledger.store.database import (
     Writer,
 )
 from agents_ledger.store.postgres import address as postgres_address
+from agents_ledger.store.postgres import health
 from agents_ledger.store.postgres.call_queue import CallQueue, answer_with
 from agents_ledger.store.postgres.errors import ASK_FOR_RIGHTS, translate
 from agents_ledger.store.postgres.query import run_query
@@ -415,30 +416,9 @@ class PostgresDatabase:
         return False
 
     def facts(self) -> dict[str, Any]:
-        names = ("server_version", "fsync", "synchronous_commit", "full_page_writes")
-
-        def ask(tx: Transaction) -> dict[str, Any]:
-            settings = {
-                name: tx.execute("SELECT current_setting(?)", (name,))[0][0] for name in names
-            }
-            [(standbys, asynchronous, hidden)] = tx.execute(
-                "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('async', 'potential')),"
-                " count(*) FILTER (WHERE sync_state IS NULL) FROM pg_stat_replication"
-            )
-            size = tx.execute(
-                "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c"
-                " JOIN pg_namespace n ON n.oid = c.relnamespace"
-                " WHERE n.nspname = current_schema() AND c.relkind = 'r'"
-            )
-            return {
-                **settings,
-                "standbys": standbys,
-                "asynchronous_standbys": None if hidden else asynchronous,
-                "schema": self.schema,
-                "bytes": int(size[0][0] or 0),
-            }
-
-        return self.read(ask)
+        with self._errors():
+            pooler = health.pooler(self.connect)
+        return {"schema": self.schema, "pooler": pooler, **self.read(health.facts)}
 
     def close(self) -> None:
         with held():

@@ -19,13 +19,16 @@ LOOKED_AT = 400
 EVERYTHING = 1 << 62  # no number is above it
 
 
+INDEX_PREFIX = "idx_vectors_near_"
+
+
 class _Index(NamedTuple):
     name: str
     words: dict[str, str]  # values of the placeholders {word}
 
 
 def _index(schema: str, model: str, length: int) -> _Index:
-    name = f"idx_vectors_near_{hashlib.sha256(model.encode()).hexdigest()[:16]}"
+    name = f"{INDEX_PREFIX}{hashlib.sha256(model.encode()).hexdigest()[:16]}"
     values = {"schema": schema, "model": sql.Literal(model).as_string(), "length": str(length)}
     return _Index(name, {"name": name, **values})
 
