@@ -9,6 +9,7 @@ import pytest
 
 from agents_ledger import (
     AsyncLedger,
+    CallItem,
     Compaction,
     Context,
     Ledger,
@@ -320,3 +321,27 @@ def test_each_request_of_a_turn_begins_with_the_one_before(ledger: Ledger) -> No
 
     assert [len(request) for request in requests] == [1, 3, 5, 7, 9]
     assert all(requests[-1][: len(request)] == request for request in requests)
+
+
+def test_a_call_id_that_came_before_is_replaced_also_when_its_turn_was_shown_without(
+    ledger: Ledger,
+) -> None:
+    def call() -> ToolCall:
+        return ToolCall("Bash", '{"command":"make"}', '"done"', id="call-1")
+
+    first = ledger.record("main", "Build it.", "Built.", steps=[call()])
+    second = ledger.record("main", "Again.", "Built again.", steps=[call()])
+    summary = Compaction("It was built.", first.id, second.id, turns_summarized=1)
+    ledger.record("main", compaction=summary)
+
+    def call_ids(target: str) -> list[str]:
+        context = ledger.context(target)
+        assert validate(context.as_openai(), "openai") == ()
+        return [item.id for item in context.items if isinstance(item, CallItem)]
+
+    assert call_ids("main") == call_ids("main") == ["call-1"]
+    for _ in range(2):
+        earlier, later = call_ids(second.id)
+        assert earlier == "call-1"
+        assert later != "call-1"
+    assert call_ids("main") == ["call-1"]

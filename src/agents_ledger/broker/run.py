@@ -33,11 +33,10 @@ from agents_ledger.model.agents import permissions
 from agents_ledger.model.agents.engine import Engine, Finished, MessageDone, Request
 from agents_ledger.model.agents.permissions import Permissions
 from agents_ledger.model.compaction import Trigger, nears_limit
-from agents_ledger.model.context import Item, TextItem
+from agents_ledger.model.context import Item, TextItem, count_tokens
 from agents_ledger.model.errors import EngineError, HeadMoved, LedgerError, Refused
 from agents_ledger.model.queue import Ask, Claim, QueueLimits, QueueStatus
 from agents_ledger.model.sessions import TaskStatus
-from agents_ledger.model.text.tokens import count_tokens
 from agents_ledger.model.turns import Message, Usage
 
 # How often the head may move before a turn can begin.

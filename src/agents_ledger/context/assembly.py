@@ -7,17 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from agents_ledger.context.budget import ContextBlock, block, fit, lightest
 from agents_ledger.context.items import ItemBuilder
-from agents_ledger.model.context import Cut, Item, Repair, TextItem
-from agents_ledger.model.text.tokens import ITEM_TOKENS, Counter, estimate_tokens
-from agents_ledger.model.turns import Message, Turn
+from agents_ledger.model.context import ITEM_TOKENS, CallItem, Cut, Item, Part, Repair, TextItem
+from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, Counter, estimate_tokens
+from agents_ledger.model.turns import SEALED, Message, Turn
 
 SUMMARY = "[Previous conversation summary]"
 NO_QUERY = "[no query recorded]"
+ITEM_CHARS = 200  # what an item takes in memory besides its text, in characters
+
+
+class BlockCache(Protocol):
+    """Values by key, as long as there is room for them."""
+
+    def get(self, key: str, /) -> Any: ...
+
+    def keep(self, key: str, value: Any, length: int, /) -> None: ...
 
 
 class VisibleThread(Struct, frozen=True):
@@ -61,10 +71,13 @@ def assemble(
     budget: int | None = None,
     last: int = 0,
     count: Counter = estimate_tokens,
+    cache: BlockCache | None = None,
 ) -> Assembled:
     """The context of a thread; within `budget` tokens, if that is given."""
     builder = ItemBuilder()
-    blocks = tuple(block for block in _blocks(history, builder, count) if block.items)
+    if count is not estimate_tokens:
+        cache = None
+    blocks = tuple(block for block in _blocks(history, builder, count, cache) if block.items)
     cuts: tuple[Cut, ...] = ()
     if budget is not None:
         room = budget - prompt_tokens(history.system_prompt, count)
@@ -74,17 +87,39 @@ def assemble(
     return Assembled(history.system_prompt, blocks, repairs, cuts)
 
 
-def _blocks(history: VisibleThread, builder: ItemBuilder, count: Counter) -> Iterator[ContextBlock]:
+def _blocks(
+    history: VisibleThread, builder: ItemBuilder, count: Counter, cache: BlockCache | None
+) -> Iterator[ContextBlock]:
     if history.summary:
         turn_id = history.summary_turn_id
         words = f"{SUMMARY}\n{history.summary}"
         yield block("summary", turn_id, [TextItem("user", words, turn_id, "summary")], count)
     for turn in (*history.picked, *history.kept):
-        yield block("kept", turn.id, builder.turn(turn, "kept"), count)
+        yield _turn_block(turn, "kept", builder, count, cache)
     for turn in history.since:
-        yield block("since", turn.id, builder.turn(turn, "since"), count)
+        yield _turn_block(turn, "since", builder, count, cache)
     if history.query:
         yield block("query", None, builder.messages(history.query, "query"), count)
+
+
+def _turn_block(
+    turn: Turn, part: Part, builder: ItemBuilder, count: Counter, cache: BlockCache | None
+) -> ContextBlock:
+    """The block of a turn; that of a sealed turn is made once."""
+    if cache is None or turn.status not in SEALED or turn.projected:
+        return block(part, turn.id, builder.turn(turn, part), count)
+    key = f"{part} {turn.id}"
+    cached = cache.get(key)
+    if cached is not None and builder.reuses(cached[1]):
+        saved: ContextBlock = cached[0]
+        return saved
+    repairs = len(builder.repairs)
+    made = block(part, turn.id, builder.turn(turn, part), count)
+    if len(builder.repairs) == repairs:  # else it depends on the turns before
+        call_ids = frozenset(item.id for item in made.items if isinstance(item, CallItem))
+        chars = made.tokens * BYTES_PER_TOKEN + ITEM_CHARS * (1 + len(made.items))
+        cache.keep(key, (made, call_ids), chars)
+    return made
 
 
 def prompt_tokens(system_prompt: str | None, count: Counter = estimate_tokens) -> int:

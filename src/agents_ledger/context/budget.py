@@ -28,9 +28,10 @@ from agents_ledger.model.context import (
     ResultItem,
     TextItem,
     ThinkingItem,
+    item_tokens,
 )
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, Counter, item_tokens
+from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, Counter
 
 # Tokens of a long result that stay at its beginning.
 RESULT_HEAD = 100

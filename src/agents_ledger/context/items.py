@@ -48,9 +48,11 @@ _decode = msgspec.json.Decoder().decode
 
 def sound(text: str) -> str:
     """The text without lone surrogates, which no provider accepts."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    try:
+        text.encode()  # several times as fast as replacing nothing
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def decoded(text: str | None) -> Any:
@@ -77,6 +79,14 @@ class ItemBuilder:
         ids = msgspec.json.encode([message.id for message in questions]).decode()
         query = Turn("", query_message_ids=ids, messages=questions)
         return [structs.replace(item, turn_id=None) for item in self.turn(query, part)]
+
+    def reuses(self, call_ids: frozenset[str]) -> bool:
+        """Whether a turn with these call ids can be shown as it was before: none of them occurs
+        earlier in this context."""
+        if not self._call_ids.isdisjoint(call_ids):
+            return False
+        self._call_ids |= call_ids
+        return True
 
     def call_id(self, call: ToolCall) -> str:
         chosen = call.id
@@ -120,15 +130,13 @@ class _Walk:
                 self._message(step)
         self._close()
 
-    def _where(self) -> dict[str, Any]:
-        return {"turn_id": self.turn.id, "part": self.part}
-
     def _message(self, message: Message) -> None:
         if message.role == "assistant":
             self._assistant(message)
         elif message.role == "user":
-            for image in images.of_message(message, decoded(message.metadata_json)):
-                self.items.append(structs.replace(image, **self._where()))
+            if message.metadata_json or message.files:
+                for image in images.of_message(message, decoded(message.metadata_json)):
+                    self.items.append(self._placed(image))
             self._text("user", message.content)
         elif message.role == "tool":
             self._text("user", f"{NO_CALL}\n{message.content or NO_OUTPUT}")
@@ -136,14 +144,19 @@ class _Walk:
         elif message.id in self._asked and message.content:
             self._text("user", f"{SYSTEM}\n{message.content}")
 
+    def _placed(self, image: ImageItem) -> ImageItem:
+        return structs.replace(image, turn_id=self.turn.id, part=self.part)
+
     def _assistant(self, message: Message) -> None:
+        if not message.metadata_json and not message.files:
+            self._text("assistant", message.content)
+            return
         metadata = decoded(message.metadata_json)
         signature = metadata.get("thinking_signature") if isinstance(metadata, dict) else None
         if message.thinking and isinstance(signature, str):
+            thinking = sound(message.thinking)
             self.items.append(
-                ThinkingItem(
-                    sound(message.thinking), signature, self.turn.provider, **self._where()
-                )
+                ThinkingItem(thinking, signature, self.turn.provider, self.turn.id, self.part)
             )
         self._text("assistant", message.content)
         for image in images.of_message(message, metadata):
@@ -151,7 +164,7 @@ class _Walk:
 
     def _text(self, role: Any, text: str | None) -> None:
         if text and not text.isspace():
-            self.items.append(TextItem(role, sound(text), **self._where()))
+            self.items.append(TextItem(role, sound(text), self.turn.id, self.part))
 
     def _call(self, call: ToolCall) -> None:
         if self._open and not self._await_results():
@@ -159,9 +172,8 @@ class _Walk:
             if call.message_id is None or call.message_id != message_id:
                 self._close()
         call_id = self.row.call_id(call)
-        self.items.append(
-            CallItem(call_id, _tool_name(call), _params(call.params_json), **self._where())
-        )
+        params = _params(call.params_json)
+        self.items.append(CallItem(call_id, _tool_name(call), params, self.turn.id, self.part))
         self._open.append((call_id, call))
 
     def _await_results(self) -> bool:
@@ -183,14 +195,8 @@ class _Walk:
                 self.row.repairs.append(Repair(self.turn.id, "call without a result", call.id))
         if not text and not pictures:
             text = NO_OUTPUT
-        where = self._where()
-        return ResultItem(
-            call_id,
-            sound(text),
-            failed,
-            tuple(structs.replace(picture, **where) for picture in pictures),
-            **where,
-        )
+        placed = tuple(map(self._placed, pictures)) if pictures else ()
+        return ResultItem(call_id, sound(text), failed, placed, self.turn.id, self.part)
 
 
 def _is_blank(message: Message) -> bool:
@@ -214,6 +220,8 @@ def _shown(call: ToolCall) -> tuple[str, list[ImageItem]]:
     """What a call's result says, and the images in it."""
     if call.result_json is None:
         return "", []
+    if _is_plain(call.result_json):
+        return call.result_json, []
     value = decoded(call.result_json)
     if isinstance(value, str):
         return value, []
@@ -222,6 +230,11 @@ def _shown(call: ToolCall) -> tuple[str, list[ImageItem]]:
         return call.result_json, []
     texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
     return "\n".join(texts), list(images.of_blocks(blocks, f"tool call {call.id}"))
+
+
+def _is_plain(text: str) -> bool:
+    """Whether this is an object without the key `content`, which need not be decoded."""
+    return text.startswith("{") and '"content"' not in text and "\\u" not in text
 
 
 def _are_blocks(value: Any) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from agents_ledger.context import images
@@ -23,20 +22,32 @@ ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 def render(system_prompt: str | None, items: Iterable[Item]) -> dict[str, Any]:
     """What `chat.completions.create` takes: `messages`, the system prompt first."""
     messages = [{"role": "system", "content": system_prompt}] if system_prompt else []
-    for role, run in groupby((i for i in items if _role(i)), _role):
-        messages += _RENDER[role](list(run))
+    role, run = "", list[Item]()
+    for item in items:
+        if not (speaker := _role(item)):
+            continue
+        if speaker != role and run:
+            messages += _RENDER[role](run)
+            run = []
+        role = speaker
+        run.append(item)
+    if run:
+        messages += _RENDER[role](run)
     return {"messages": messages}
 
 
 def _role(item: Item) -> str:
-    if isinstance(item, (TextItem, ImageItem)):
-        return item.role
-    if isinstance(item, ResultItem):
+    kind = type(item)
+    if kind is ResultItem:
         return "tool"
-    return "assistant" if isinstance(item, CallItem) else ""
+    if kind is CallItem:
+        return "assistant"
+    return item.role if isinstance(item, (TextItem, ImageItem)) else ""
 
 
 def _user(run: list[Any]) -> list[dict[str, Any]]:
+    if len(run) == 1 and isinstance(run[0], TextItem):
+        return [{"role": "user", "content": run[0].text}]
     parts = list(map(_part, run))
     if len(parts) == 1 and parts[0]["type"] == "text":
         return [{"role": "user", "content": parts[0]["text"]}]
@@ -73,6 +84,8 @@ def _results(run: list[Any]) -> list[dict[str, Any]]:
 
 
 def _in_words(item: ResultItem) -> str:
+    if not item.images:
+        return item.text
     return "\n".join(filter(None, [item.text, *map(images.in_words, item.images)]))
 
 

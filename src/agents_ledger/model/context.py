@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 from msgspec import Struct
+
+from agents_ledger.model.text.tokens import Counter, estimate_tokens
 
 # The message formats that a context can be rendered in; context/providers.py renders them.
 ProviderFormat = Literal["anthropic", "openai", "openai-responses"]
 PROVIDER_FORMATS: tuple[ProviderFormat, ...] = get_args(ProviderFormat)
 Part = Literal["summary", "kept", "since", "query"]
 Speaker = Literal["user", "assistant"]
+
+IMAGE_TOKENS = 1500  # of about a megapixel, whichever provider
+# What a provider adds around each item: role, name, separators.
+ITEM_TOKENS = 4
 
 
 class ImageItem(Struct, frozen=True, tag="image"):
@@ -64,6 +71,24 @@ class ResultItem(Struct, frozen=True, tag="result"):
 
 
 Item = TextItem | ThinkingItem | ImageItem | CallItem | ResultItem
+
+
+def item_tokens(item: Item, count: Counter = estimate_tokens) -> int:
+    """The tokens of one item of a context."""
+    if isinstance(item, CallItem):
+        return ITEM_TOKENS + count(item.tool_name) + count(item.params_json)
+    if isinstance(item, ImageItem):
+        return ITEM_TOKENS + IMAGE_TOKENS
+    images = IMAGE_TOKENS * len(item.images) if isinstance(item, ResultItem) else 0
+    return ITEM_TOKENS + count(item.text) + images
+
+
+def count_tokens(
+    system_prompt: str | None, items: Iterable[Item], count: Counter = estimate_tokens
+) -> int:
+    """The tokens of a system prompt and a row of items."""
+    prompt_tokens = count(system_prompt) + ITEM_TOKENS if system_prompt else 0
+    return prompt_tokens + sum(item_tokens(item, count) for item in items)
 
 
 class Repair(Struct, frozen=True):

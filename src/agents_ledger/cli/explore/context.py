@@ -20,9 +20,10 @@ from agents_ledger.model.context import (
     Item,
     ResultItem,
     TextItem,
+    item_tokens,
 )
 from agents_ledger.model.text import humanize
-from agents_ledger.model.text.tokens import LAST_TURNS, item_tokens
+from agents_ledger.model.text.tokens import LAST_TURNS
 
 PART_NAMES = {
     "system": "system prompt",

@@ -165,7 +165,7 @@ def _at(
         system_prompt=system_prompt,
         count=count,
     )
-    assembled = assemble(history, budget=budget, last=last, count=count)
+    assembled = assemble(history, budget=budget, last=last, count=count, cache=tx.cache)
     return of(
         assembled,
         turn_id,

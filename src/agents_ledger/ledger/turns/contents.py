@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from agents_ledger.model.turns import (
+    SEALED,
     Message,
     MessageCodeblock,
     MessageFile,
@@ -29,7 +30,6 @@ S = TypeVar("S", bound=Message | ToolCall)
 VALUE_CHARS = 400
 # Longer stretches are not cached: they would evict everything else.
 TURNS_MAX = 200
-SEALED = ("completed", "failed")
 _STATUS = Turn.__struct_fields__.index("status")
 _PROJECTED = Turn.__struct_fields__.index("projected")
 

@@ -8,16 +8,9 @@ is known afterwards, in a turn's usage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from agents_ledger.model.context import Item
+from collections.abc import Callable
 
 BYTES_PER_TOKEN = 3
-IMAGE_TOKENS = 1500  # of about a megapixel, whichever provider
-# What a provider adds around each item: role, name, separators.
-ITEM_TOKENS = 4
 # Never cut for a budget, unless the caller says otherwise.
 LAST_TURNS = 3
 
@@ -30,24 +23,3 @@ def estimate_tokens(text: str | None) -> int:
         return 0
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return -(-size // BYTES_PER_TOKEN)
-
-
-def item_tokens(item: Item, count: Counter = estimate_tokens) -> int:
-    """The tokens of one item of a context."""
-    # Not above: hooks only estimate texts, and must not load msgspec.
-    from agents_ledger.model.context import CallItem, ImageItem, ResultItem
-
-    if isinstance(item, ImageItem):
-        return ITEM_TOKENS + IMAGE_TOKENS
-    if isinstance(item, CallItem):
-        return ITEM_TOKENS + count(item.tool_name) + count(item.params_json)
-    images = IMAGE_TOKENS * len(item.images) if isinstance(item, ResultItem) else 0
-    return ITEM_TOKENS + count(item.text) + images
-
-
-def count_tokens(
-    system_prompt: str | None, items: Iterable[Item], count: Counter = estimate_tokens
-) -> int:
-    """The tokens of a system prompt and a row of items."""
-    prompt_tokens = count(system_prompt) + ITEM_TOKENS if system_prompt else 0
-    return prompt_tokens + sum(item_tokens(item, count) for item in items)
