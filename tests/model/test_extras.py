@@ -33,7 +33,7 @@ MISSING = {
     "meaning, of a model": ("model2vec", "import agents_ledger as a; a.embedder('potion')"),
     "web": ("litestar", "from agents_ledger.cli.main import main; main(['serve', '--no-browser'])"),
     "web, exported": (
-        "markdown_it",
+        "markupsafe",
         "import agents_ledger as a; from agents_ledger.exporters.exporting import Export;"
         "l = a.Ledger.open('x.db'); l.record('main', 'q', 'r'); Export(l, 'main', 'html')",
     ),
