@@ -102,16 +102,25 @@ def _all(tx: Transaction, works: list[Callable[[Transaction], object]]) -> None:
         work(tx)
 
 
-def search(folder: Path) -> Iterator[Line]:
-    """Rare word, phrase, project, common word; and ripgrep for the rare word."""
+def made(folder: Path) -> Path:
+    """The folder with all that is searched, made if it is not there."""
     folder = Path(os.environ.get("AGENTS_LEDGER_BENCH_SEARCH", folder))
     folder.mkdir(exist_ok=True)
-    plain, made = folder / "text.txt", folder / f"made-{MESSAGES}"
-    bare = sqlite3.connect(folder / "bare.db")
-    if not made.exists():
+    mark = folder / f"made-{MESSAGES}"
+    if not mark.exists():
+        bare = sqlite3.connect(folder / "bare.db")
         with Ledger.open(str(folder / "search.db")) as ledger:
-            fill(ledger, bare, plain, MESSAGES // EACH)
-        made.touch()
+            fill(ledger, bare, folder / "text.txt", MESSAGES // EACH)
+        bare.close()
+        mark.touch()
+    return folder
+
+
+def search(folder: Path) -> Iterator[Line]:
+    """Rare word, phrase, project, common word; and ripgrep for the rare word."""
+    folder = made(folder)
+    plain = folder / "text.txt"
+    bare = sqlite3.connect(folder / "bare.db")
     with Ledger.open(str(folder / "search.db"), read_only=True) as ledger:
         yield from _asked(ledger, bare)
         yield from _against_ripgrep(ledger, plain)

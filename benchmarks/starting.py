@@ -53,21 +53,22 @@ class Starts:
         self._environment = {**os.environ, **compiled, **environment}
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
-    def _run(self, program: Sequence[str]) -> str:
+    def run(self, program: Sequence[str], stdin: str = "") -> str:
+        """What a process prints."""
         done = subprocess.run(
-            program, env=self._environment, capture_output=True, text=True, check=True
+            program, input=stdin, env=self._environment, capture_output=True, text=True, check=True
         )
         return done.stdout
 
     def imports(self, code: str) -> Took:
         """What the import itself takes, without the interpreter's own start."""
-        wall, cpu = self._run([sys.executable, "-c", IMPORT.format(code)]).split()
+        wall, cpu = self.run([sys.executable, "-c", IMPORT.format(code)]).split()
         return Took(float(wall), float(cpu))
 
-    def process(self, program: Sequence[str]) -> Took:
+    def process(self, program: Sequence[str], stdin: str = "") -> Took:
         """What a whole process takes."""
         before, start = _cpu_of_children(), time.perf_counter()
-        self._run(program)
+        self.run(program, stdin)
         return Took(time.perf_counter() - start, _cpu_of_children() - before)
 
 

@@ -496,13 +496,15 @@ def test_calls_without_an_id_stay_separate(ledger: Ledger, tmp_path: Path) -> No
         "User steering update:\n<user_input>\nLook behind it.\n</user_input>\nInternal: ...",
         'User steering update: "Look behind it."\nInternal instruction: Re-evaluate the plan.',
         "User hints:\n<user_input>\nLook behind it.\n</user_input>\n\nInternal instruction: ...",
+        "<hook_context>Earlier &lt;work&gt;.\nMore.</hook_context>\n\nLook behind it.",
+        "Look behind it.\n\n<hook_context>A passage.</hook_context>",
     ],
 )
-def test_of_a_steering_update_only_the_words_are_shown(
+def test_of_what_was_sent_around_a_prompt_only_the_words_are_shown(
     ledger: Ledger, tmp_path: Path, sent: str
 ) -> None:
-    steering = said("u2", "user", [{"text": sent}])
-    import_paths(ledger, document(tmp_path, ASK, LOOK, steering, TELL))
+    prompt = said("u2", "user", [{"text": sent}])
+    import_paths(ledger, document(tmp_path, ASK, LOOK, prompt, TELL))
 
     rows = ledger.query("SELECT content, source, context_json FROM messages WHERE id LIKE '%u2%'")
     assert rows[1] == [

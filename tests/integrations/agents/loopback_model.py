@@ -11,10 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import Any, NamedTuple
 
 ANSWER = "Hello from loopback."
 Json = dict[str, Any]
+_ids = count()
 
 
 class ModelRequest(NamedTuple):
@@ -22,30 +24,44 @@ class ModelRequest(NamedTuple):
     body: Json
 
     @property
-    def tools(self) -> list[str]:
-        """The names of the tools that are offered, those in namespaces too."""
-        return [name for tool in self.body.get("tools") or [] for name in _names(tool)]
+    def tools(self) -> list[OfferedTool]:
+        return [offered for tool in self.body.get("tools") or [] for offered in _offered(tool)]
 
     @property
     def text(self) -> str:
         return json.dumps(self.body, ensure_ascii=False)
 
-    def tool(self, ending: str) -> str | None:
-        return next((name for name in self.tools if name.endswith(ending)), None)
+    def tool(self, server: str, name: str) -> OfferedTool | None:
+        """The tool of an MCP server, whatever the agent calls it."""
+        wanted = server.replace("-", "_")
+        return next(
+            (
+                tool
+                for tool in self.tools
+                if tool.name.endswith(name)
+                and wanted in f"{tool.namespace}{tool.name}".replace("-", "_")
+            ),
+            None,
+        )
 
 
-def _names(tool: Json) -> list[str]:
+class OfferedTool(NamedTuple):
+    name: str
+    namespace: str = ""
+
+
+def _offered(tool: Json) -> list[OfferedTool]:
     inner = tool.get("tools") or tool.get("functionDeclarations") or []
     if inner:
-        return [f"{tool.get('name', '')}{one['name']}" for one in inner]
-    return [tool.get("name") or tool.get("type", "")]
+        return [OfferedTool(one["name"], tool.get("name", "")) for one in inner]
+    return [OfferedTool(tool.get("name") or tool.get("type", ""))]
 
 
 class Reply(NamedTuple):
     """A text, or the call of a tool."""
 
     text: str = ANSWER
-    tool: str | None = None
+    tool: OfferedTool | None = None
     arguments: Json = {}  # noqa: RUF012 - never changed
 
 
@@ -140,7 +156,12 @@ class _Handler(BaseHTTPRequestHandler):
 def anthropic(body: Json, reply: Reply) -> list[Json]:
     """The Messages API."""
     if reply.tool:
-        start: Json = {"type": "tool_use", "id": "toolu_1", "name": reply.tool, "input": {}}
+        start: Json = {
+            "type": "tool_use",
+            "id": f"toolu_{next(_ids)}",
+            "name": reply.tool.name,
+            "input": {},
+        }
         delta = {"type": "input_json_delta", "partial_json": json.dumps(reply.arguments)}
         whole, reason = {**start, "input": reply.arguments}, "tool_use"
     else:
@@ -148,7 +169,7 @@ def anthropic(body: Json, reply: Reply) -> list[Json]:
         delta = {"type": "text_delta", "text": reply.text}
         whole, reason = {**start, "text": reply.text}, "end_turn"
     message: Json = {
-        "id": "msg_1",
+        "id": f"msg_{next(_ids)}",
         "type": "message",
         "role": "assistant",
         "model": body.get("model"),
@@ -179,14 +200,21 @@ def responses(reply: Reply) -> list[Json]:
     if reply.tool:
         item: Json = {
             "type": "function_call",
-            "id": "fc_1",
-            "call_id": "call_1",
-            "name": reply.tool,
+            "id": f"fc_{next(_ids)}",
+            "call_id": f"call_{next(_ids)}",
+            "name": reply.tool.name,
             "arguments": json.dumps(reply.arguments),
         }
+        if reply.tool.namespace:
+            item["namespace"] = reply.tool.namespace
     else:
         content = [{"type": "output_text", "text": reply.text}]
-        item = {"type": "message", "id": "msg_1", "role": "assistant", "content": content}
+        item = {
+            "type": "message",
+            "id": f"msg_{next(_ids)}",
+            "role": "assistant",
+            "content": content,
+        }
     usage = {
         "input_tokens": 12,
         "input_tokens_details": {"cached_tokens": 0},
@@ -204,8 +232,9 @@ def responses(reply: Reply) -> list[Json]:
 
 def gemini(reply: Reply) -> list[Json]:
     """Google's generateContent."""
-    call = {"functionCall": {"name": reply.tool, "args": reply.arguments}}
-    parts = [call if reply.tool else {"text": reply.text}]
+    parts: list[Json] = [{"text": reply.text}]
+    if reply.tool:
+        parts = [{"functionCall": {"name": reply.tool.name, "args": reply.arguments}}]
     usage = {"promptTokenCount": 12, "candidatesTokenCount": 5, "totalTokenCount": 17}
     content = {"role": "model", "parts": parts}
     candidate = {"content": content, "finishReason": "STOP", "index": 0}

@@ -482,3 +482,11 @@ def test_the_messages_have_no_terminal_codes_and_no_traceback(home: AgentHome) -
     assert "Traceback" not in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     assert os.linesep + os.linesep not in done.stdout
+
+
+def test_the_plugin_beside_the_registration_is_reported(home: AgentHome) -> None:
+    text = '{"enabledPlugins": {"agents-ledger@agents-ledger": true}}'
+    write(home.home / ".claude" / "settings.json", text)
+
+    assert "hooks run twice" in home.run("install", "claude-code").stderr
+    assert "hooks run twice" not in home.run("install", "codex").stderr

@@ -14,7 +14,13 @@ import click
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import note
 from agents_ledger.integrations.agents.install.changes import Done, Installation
-from agents_ledger.integrations.agents.install.targets import TARGETS, Place, Scope, agents_here
+from agents_ledger.integrations.agents.install.targets import (
+    TARGETS,
+    Place,
+    Scope,
+    agents_here,
+    claude_plugin_is_enabled,
+)
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.installation import program, settings
 
@@ -70,6 +76,13 @@ def _run(
     _report(run, done, dry_run=dry_run)
     if is_install and not dry_run:
         _print_notes(run, names, done)
+    if is_install and "claude-code" in names and claude_plugin_is_enabled(place):
+        note(
+            ("Claude Code: ", "dim"),
+            "The plugin agents-ledger is enabled too, so hooks run twice. Remove it with ",
+            ("claude plugin uninstall agents-ledger@agents-ledger", "id"),
+            ".",
+        )
     failed = next((step.error for step in done if step.error is not None), None)
     if failed is not None:
         raise failed

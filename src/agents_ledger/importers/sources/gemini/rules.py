@@ -65,6 +65,9 @@ STEERING = re.compile(
     re.DOTALL,
 )
 
+# What hooks added to a prompt (version 0.61): its own tags in it are escaped.
+HOOK_CONTEXT = re.compile(r"<hook_context>.*?</hook_context>", re.DOTALL)
+
 # Fewer characters of an argument could be part of any subagent's prompt.
 SPAWN_ARGUMENT_MIN = 8
 

@@ -23,7 +23,7 @@ SEARCHED_LINES = 50
 
 class GeminiCli(Source):
     name = NAME
-    version = 13
+    version = 14
     kind: SourceKind = "document"
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:

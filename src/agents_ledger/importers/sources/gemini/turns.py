@@ -68,8 +68,7 @@ class GeminiTurn:
         source: MessageSource = (
             "event" if sent.startswith(rules.INJECTED) else self.context.asked_by
         )
-        steering = rules.STEERING.match(sent)
-        words = steering and (steering[1] or steering[2])
+        words = _typed(sent)
         self.builder.failed, self.builder.error = False, None
         self.builder.message(
             message_id,
@@ -141,6 +140,15 @@ def _input(message: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if displayed and displayed != text:
         metadata["display"] = displayed
     return text, metadata
+
+
+def _typed(sent: str) -> str | None:
+    """What a person typed, if more was sent: instructions around it, or the contexts of hooks."""
+    steering = rules.STEERING.match(sent)
+    if steering:
+        return steering[1] or steering[2]
+    typed = rules.HOOK_CONTEXT.sub("", sent).strip()
+    return typed if typed and len(typed) < len(sent.strip()) else None
 
 
 def _time(message: dict[str, Any]) -> int:

@@ -1,5 +1,6 @@
 // Written by `agents-ledger install opencode`; removed by `agents-ledger uninstall opencode`.
-// Sends opencode's events to `agents-ledger hook` and adds its answers to the system prompt.
+// Sends opencode's events to `agents-ledger hook` and adds its answers to the prompts, where they do not
+// change the part of a request that providers cache.
 import { spawn } from "node:child_process"
 
 const COMMAND = ["agents-ledger"]
@@ -23,29 +24,48 @@ function hook(event, fields) {
   })
 }
 
-export const AgentsLedger = async ({ directory }) => {
-  const briefs = new Map() // by session
-  const passages = new Map()
+export const AgentsLedger = async ({ client, directory }) => {
+  const sessions = new Map() // what is known of each: "child", "new" or "briefed"
   const of = (session_id) => ({ session_id, cwd: directory })
+
+  async function stateOf(id) {
+    if (!sessions.has(id)) {
+      const session = await client.session.get({ path: { id } }).catch(() => null)
+      const messages = await client.session.messages({ path: { id } }).catch(() => null)
+      const isNew = !messages?.data?.length
+      sessions.set(id, session?.data?.parentID ? "child" : isNew ? "new" : "briefed")
+    }
+    return sessions.get(id)
+  }
+
   return {
-    "chat.message": async (input, output) => {
-      const prompt = output.parts.filter((part) => part.type === "text").map((part) => part.text)
-      const fields = { ...of(input.sessionID), prompt: prompt.join("\n") }
-      passages.set(input.sessionID, await hook("prompt", fields))
+    "chat.message": async ({ sessionID }, output) => {
+      const state = await stateOf(sessionID)
+      if (state === "child") return
+      const typed = output.parts.filter((part) => part.type === "text" && !part.synthetic)
+      const prompt = typed.map((part) => part.text).join("\n")
+      const answers = [hook("prompt", { ...of(sessionID), prompt })]
+      if (state === "new") answers.unshift(hook("session-start", of(sessionID)))
+      sessions.set(sessionID, "briefed")
+      const text = (await Promise.all(answers)).filter(Boolean).join("\n\n")
+      const last = output.parts.at(-1)
+      if (!text || !last) return
+      // Parts are in the order of their ids.
+      const id = `${last.id}z`
+      const place = { id, sessionID, messageID: output.message.id }
+      output.parts.push({ ...place, type: "text", text, synthetic: true })
     },
-    "experimental.chat.system.transform": async (input, output) => {
-      const session = input.sessionID ?? ""
-      if (!briefs.has(session)) briefs.set(session, hook("session-start", of(session)))
-      for (const text of [await briefs.get(session), passages.get(session)]) {
-        if (text) output.system.push(text)
-      }
-    },
-    "experimental.session.compacting": async (input) => {
-      await hook("compact", of(input.sessionID))
+    "experimental.session.compacting": async ({ sessionID }) => {
+      await hook("compact", of(sessionID))
     },
     event: async ({ event }) => {
+      const id = event.properties?.sessionID
+      // Its summary does not have the brief.
+      if (event.type === "session.compacted" && sessions.get(id) === "briefed")
+        sessions.set(id, "new")
       // There is no event for the end of a session: it is idle after each answer.
-      if (event.type === "session.idle") await hook("session-end", of(event.properties.sessionID))
+      if (event.type === "session.idle" && sessions.get(id) === "briefed")
+        await hook("session-end", of(id))
     },
   }
 }

@@ -17,7 +17,7 @@ Scope = Literal["user", "project"]
 NAME = "agents-ledger"
 _OURS = re.compile(r"agents[-_]ledger\b.*\bhook\b")
 _FOLDER = Path(__file__).parent
-_SKILL = _FOLDER.parents[2] / "mcp" / "skill" / "SKILL.md"
+_SKILL = _FOLDER.parents[2] / "mcp" / "skills" / NAME / "SKILL.md"
 HOOK_S = 10  # a time limit; a hook takes a fraction of a second
 CODEX_END_S = 3  # Codex 0.169 shortens a longer one, and warns of it at each start
 
@@ -193,6 +193,18 @@ def claude_code(place: Place) -> list[FileChange]:
         _hooks(folder / "settings.json", _grouped(place, "claude-code", _CLAUDE_EVENTS, HOOK_S)),
         _skill(folder / "skills"),
     ]
+
+
+def claude_plugin_is_enabled(place: Place) -> bool:
+    """Whether Claude Code has our plugin, whose hooks would run beside the registered ones."""
+    file = place.folder(".claude", "CLAUDE_CONFIG_DIR") / "settings.json"
+    try:
+        text = file.read_text(encoding="utf-8")
+        plugins = json_text.value_of(text, json_text.parse(text)).get("enabledPlugins")
+    except (OSError, ValueError, AttributeError):
+        return False
+    enabled = plugins.items() if isinstance(plugins, dict) else ()
+    return any(name.partition("@")[0] == NAME and on is True for name, on in enabled)
 
 
 def codex(place: Place) -> list[FileChange]:
