@@ -26,6 +26,7 @@ CLOCKS: tuple[Clock, ...] = ("wall", "cpu")
 GOAL_SECONDS = 0.1
 BYTES_MAX = 300_000
 OPEN_PAGES = 1_000
+CLIENTS = 50
 OPEN_PAGES_SECONDS = 1.0  # until a change has reached all of them
 YEAR = {
     "home": "/",
@@ -136,8 +137,10 @@ class OpenPages:
         ).encode()
         self._received: dict[socket.socket, bytes] = {}
         self._selector = selectors.DefaultSelector()
-        for _ in range(count):
-            page = socket.create_connection(("127.0.0.1", server.port), 60)
+        for number in range(count):
+            # The requests of one client are limited: the pages belong to many.
+            client = f"127.0.0.{2 + number % CLIENTS}"
+            page = socket.create_connection(("127.0.0.1", server.port), 60, (client, 0))
             page.sendall(request)
             self._received[page] = b""
             self._selector.register(page, selectors.EVENT_READ)

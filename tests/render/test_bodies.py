@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from agents_ledger.render.bodies import ABOUT_MAX, parameters
+from agents_ledger.render import conversation
+from agents_ledger.render.bodies import ABOUT_MAX, cut_prompt, parameters, patch
 
 
 def test_a_prompt_is_prose_below_its_other_parameters() -> None:
@@ -45,3 +46,27 @@ def test_a_parameter_equal_to_the_prompt_is_shown() -> None:
 
     assert '<p class="about">description: Tidy up</p>' in html
     assert "<p>Tidy up</p>" in html
+
+
+def test_a_prompt_is_markdown_only_if_it_was_written_as_such() -> None:
+    plan = conversation.whole_prompt("# Plan\n\nfirst\nsecond <b>x</b>")
+    assert "<h1>Plan</h1>" in plan
+    assert "first<br>" in plan
+    assert "&lt;b&gt;" in plan
+    plain = conversation.whole_prompt("2 * 3 * 4 and _a_\n#42 is closed")
+    assert plain == '<div class="text-body">2 * 3 * 4 and _a_\n#42 is closed</div>'
+
+
+def test_a_prompt_is_cut_between_paragraphs_and_not_within_code() -> None:
+    text = "One\n\nTwo\n\n```\na\n\nb\n```\n\nThree"
+    assert cut_prompt(text, 100) == (text[:-5], "Three")
+    assert cut_prompt(text, text.index("b\n")) == ("One\n\nTwo\n\n", text[10:])
+    assert cut_prompt("x" * 20, 5) == ("x" * 5, "x" * 15)
+
+
+def test_a_diff_emphasises_the_words_that_changed() -> None:
+    html = patch("@@\n same\n-keep = old(1)\n+keep = new(1)\n-gone\n+entirely other words")
+    assert '<span class="del">-keep = <b>old</b>(1)</span>' in html
+    assert '<span class="ins">+keep = <b>new</b>(1)</span>' in html
+    assert '<span class="del">-gone</span>' in html
+    assert "@@" not in html

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from agents_ledger import ToolCall
@@ -266,6 +267,49 @@ def test_an_update_keeps_focus_scroll_and_open_folds(visitor: Visitor, running: 
         assert before
         assert after
         assert abs(after["y"] - before["y"]) <= 1
+
+
+def test_an_update_keeps_what_is_selected(visitor: Visitor, running: Running) -> None:
+    with running.ledger.turn("selected", "Read this sentence") as turn:
+        page = visitor.open("/s/selected")
+        expect(page.locator("body[data-live=on]")).to_be_attached()
+        page.evaluate(
+            "getSelection().selectAllChildren(document.querySelector('.msg.query .text-body'))"
+        )
+        selected = page.evaluate("getSelection().toString().trim()")
+        assert selected == "Read this sentence"
+        turn.stream("It is **bold**")
+        expect(page.locator("[data-partial] strong")).to_have_text("bold")
+        assert page.evaluate("getSelection().toString().trim()") == selected
+        turn.respond("Done")
+
+
+@pytest.mark.parametrize(
+    "path", ["/sessions", "/files", "/tools", "/usage", "/compare", "/search?q=seconds"]
+)
+def test_every_list_is_walked_with_keys(visitor: Visitor, path: str) -> None:
+    page = visitor.open(path)
+    page.locator("h1").click()
+    texts = []
+    for key in ("j", "n", "k"):
+        page.keyboard.press(key)
+        texts.append(page.evaluate("document.activeElement.href"))
+    assert texts[0]
+    assert texts[2] == texts[0]
+    page.keyboard.press("Enter")
+    page.wait_for_url(texts[0])
+
+
+def test_a_thread_is_printed_without_controls(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo")
+    page.emulate_media(media="print")
+    for hidden in (".bar", ".rail", ".inspector", ".tools", ".acts"):
+        expect(page.locator(hidden).first).to_be_hidden()
+    expect(page.locator("article.card")).to_have_count(5)
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.thread-bar')).position")
+        == "static"
+    )
 
 
 def test_home_and_sessions_show_what_is_running_now(visitor: Visitor, running: Running) -> None:

@@ -7,7 +7,7 @@ nothing in it loads anything: an image in a message becomes a link.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
 from typing import Any
@@ -34,6 +34,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 # No SVG: it may contain scripts.
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _PROMPTS = ("prompt", "message", "plan")
+_PARAGRAPH = re.compile(r"\n\n")
 
 
 # One plain line, as most prompts are: rendering Markdown would take a hundred times as long.
@@ -46,6 +47,28 @@ def markdown(text: str) -> Markup:
     from agents_ledger.render.markdown import rendered
 
     return rendered(text)
+
+
+# Signs that are hardly typed by chance; a star or an underscore may be part of a name or a pattern.
+_WRITTEN_AS_MARKDOWN = re.compile(r"^(#{1,6} \S|```|~~~)", re.MULTILINE)
+_FENCE = re.compile(r"^(```|~~~)", re.MULTILINE)
+
+
+def prompts(parts: Sequence[str]) -> list[Markup] | None:
+    """The parts of a prompt that was written as Markdown, with its line breaks; else None."""
+    if not any(map(_WRITTEN_AS_MARKDOWN.search, parts)):
+        return None
+    from agents_ledger.render.markdown import rendered
+
+    return [rendered(part, breaks=True) for part in parts]
+
+
+def cut_prompt(text: str, most: int) -> tuple[str, str]:
+    """The beginning and rest of a prompt, cut between paragraphs and not in code if possible."""
+    for end in reversed([match.end() for match in _PARAGRAPH.finditer(text, 0, most)]):
+        if len(_FENCE.findall(text, 0, end)) % 2 == 0:
+            return text[:end], text[end:]
+    return text[:most], text[most:]
 
 
 def code(text: str, *, language: str = "", path: str = "") -> Markup:

@@ -72,12 +72,23 @@ def _content(role: str, content: str, length: int) -> tuple[Markup, ...]:
     if role == "assistant":
         return (element("div", bodies.markdown(content), class_="prose"),)
     if length <= PROMPT_MAX:
-        return (_text(content),)
-    rest = element("summary", f"{length - PROMPT_OPEN:,} more characters")
-    return (
-        _text(content[:PROMPT_OPEN]),
-        element("details", rest, _text(content[PROMPT_OPEN:]), class_="rest"),
-    )
+        return (whole_prompt(content),)
+    parts = bodies.cut_prompt(content, PROMPT_OPEN)
+    beginning, rest = _prompt(*parts)
+    summary = element("summary", f"{length - len(parts[0]):,} more characters")
+    return beginning, element("details", summary, rest, class_="rest")
+
+
+def whole_prompt(text: str) -> Markup:
+    """A prompt as Markdown if it was written as such, otherwise as it is."""
+    return _prompt(text)[0]
+
+
+def _prompt(*parts: str) -> list[Markup]:
+    formatted = bodies.prompts(parts)
+    if formatted is None:
+        return [_text(part) for part in parts]
+    return [element("div", html, class_="prose") for html in formatted]
 
 
 def _text(text: str) -> Markup:

@@ -34,28 +34,33 @@ def _fence(_: RendererHTML, tokens: Sequence[Token], at: int, options: Any, env:
     return str(code(tokens[at].content, language=language))
 
 
-# HTML stays text. Without linkify, only links that the author wrote become links.
-_markdown = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(
-    ["table", "strikethrough"]
-)
-_markdown.add_render_rule("image", _image)
-_markdown.add_render_rule("fence", _fence)
+def _renderer(*, breaks: bool) -> MarkdownIt:
+    # HTML stays text. Without linkify, only links that the author wrote become links.
+    options = {"html": False, "linkify": False, "breaks": breaks}
+    renderer = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
+    renderer.add_render_rule("image", _image)
+    renderer.add_render_rule("fence", _fence)
+    return renderer
 
 
-def rendered(text: str) -> Markup:
-    return _cached(text) if len(text) <= CACHED_MAX else _cleaned(text)
+_RENDERERS = {breaks: _renderer(breaks=breaks) for breaks in (False, True)}
+
+
+def rendered(text: str, *, breaks: bool = False) -> Markup:
+    """`breaks`: a line ends where the author ended it, as people write."""
+    return _cached(text, breaks) if len(text) <= CACHED_MAX else _cleaned(text, breaks)
 
 
 @lru_cache(maxsize=2048)
-def _cached(text: str) -> Markup:
-    return _cleaned(text)
+def _cached(text: str, breaks: bool) -> Markup:
+    return _cleaned(text, breaks)
 
 
-def _cleaned(text: str) -> Markup:
+def _cleaned(text: str, breaks: bool) -> Markup:
     clean = nh3.clean(
         # Escaped by the renderer already. Cleaned once more, so that a fault of the renderer or of
         # Pygments cannot put a script into a page.
-        _markdown.render(visible_lines(text)),
+        _RENDERERS[breaks].render(visible_lines(text)),
         tags=_TAGS,
         attributes={"a": {"href"}, "span": {"class"}, "pre": {"class"}, "ol": {"start"}},
         url_schemes={"http", "https", "mailto"},
