@@ -147,7 +147,9 @@ def test_labels_in_suggested_commands_are_quoted(run: Run, file: str) -> None:
 
 
 @pytest.mark.finding("users-30")
-def test_commands_work_as_they_are_printed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sessions", "last"), [(0, "claude"), (1, str(SCRIPT)[1:])])
+def test_commands_work_as_they_are_printed(tmp_path: Path, sessions: int, last: str) -> None:
+    sessions_of_claude(tmp_path / ".claude" / "projects" / "shop", sessions)
     env = environment(tmp_path)
     up = subprocess.run(
         [SCRIPT, "up", "--no-serve"], cwd="/", env=env, capture_output=True, text=True, check=True
@@ -155,7 +157,7 @@ def test_commands_work_as_they_are_printed(tmp_path: Path) -> None:
     lines = up.stderr.partition("Try next:")[2].strip().splitlines()
     commands = [re.split(r" {2,}", line.strip(), maxsplit=1)[1] for line in lines]
 
-    assert [shlex.split(line)[0] for line in commands] == [str(SCRIPT)[1:]] * 4 + ["claude"]
+    assert [shlex.split(line)[0] for line in commands] == [str(SCRIPT)[1:]] * 4 + [last]
     for line in commands:
         # Agents start what stands after the dashes, in a folder of their own.
         typed = line.partition(" -- ")[2] or line

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 Function = Callable[..., int | None]
 
 
+# What people type for these options; each gets a suggestion.
+OTHER_OPTIONS = {
+    "--agent": "--origin", "--source": "--origin", "--archived": "--status archived",
+    "--blocks": "--by block", "--daily": "--by day", "--weekly": "--by week",
+    "--monthly": "--by month", "--breakdown": "--by model", "--number": "--limit",
+    "--from": "--since", "--to": "--until", "--name": "--label", "--file": "--output",
+}  # fmt: skip
+
+
 class Invocation:
     def __init__(self, ledger: str | None, *, as_json: bool = False) -> None:
         self.address = settings.address(ledger)
@@ -46,6 +55,10 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
+            if isinstance(error, click.NoSuchOption):
+                similar = OTHER_OPTIONS.get(error.option_name, "")
+                if any(similar.split(" ")[0] in parameter.opts for parameter in self.params):
+                    error.possibilities = [similar]
             raise
 
 

@@ -117,8 +117,9 @@ class Program(click.Group):
         except click.UsageError as error:
             from difflib import get_close_matches
 
+            longer = [name for name in COMMANDS if name.startswith(args[0])]
             similar = OTHER_NAMES.get(args[0]) or next(
-                iter(get_close_matches(args[0], COMMANDS, 1)), None
+                iter(longer or get_close_matches(args[0], COMMANDS, 1)), None
             )
             if similar is None:
                 raise

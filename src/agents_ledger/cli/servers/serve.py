@@ -168,6 +168,9 @@ def _list(run: Invocation, tokens: Sequence[Token]) -> None:
     if run.as_json:
         run.out.json(tokens=tokens)
         return
+    if not tokens:
+        note("No tokens.")
+        return
     now = now_ms()
     rows = [
         (
@@ -179,7 +182,7 @@ def _list(run: Invocation, tokens: Sequence[Token]) -> None:
         )
         for token in tokens
     ]
-    run.out.table(("id", "scopes", "created", "state", "name"), rows)
+    run.out.table(("ID", "SCOPES", "CREATED", "STATE", "NAME"), rows)
 
 
 def _state(token: Token, now: int) -> str:

@@ -190,7 +190,9 @@ class Beginning:
             ("show the conversation", f"{here} show {label}"),
             ("branch off at its last turn", f"{here} fork {label}"),
             ("check the ledger", f"{here} audit"),
-            ("let Claude Code search it", f"claude mcp add agents-ledger -- {anywhere} mcp"),
+            ("let your agents search it", f"{here} install")
+            if self._history is not None and self._history.files
+            else ("let Claude Code search it", f"claude mcp add agents-ledger -- {anywhere} mcp"),
         )
         note()
         note(("Try next:", "title"))

@@ -27,6 +27,7 @@ from agents_ledger.model.text import humanize
 # The columns that a narrow terminal does without, the first one first.
 DISPENSABLE = ("ORIGIN", "PERSONA", "TOKENS", "STATUS", "TURNS", "AGE")
 LABEL_MAX = 32  # columns of a terminal
+TITLE_MAX = 100
 STATUSES: tuple[SessionStatus, ...] = ("active", "archived", "deleted")
 
 
@@ -133,8 +134,9 @@ def _title(line: SessionLine) -> str:
     prompt = line.first_prompt or line.last_prompt
     if session.created_as == "fork":  # its first prompt is that of the session it branched off
         prompt = line.last_prompt or prompt
-    title = session.title or session.task_description or prompt
-    return f"{'★ ' if session.starred else ''}{title or '(untitled)'}"
+    title = session.title or session.task_description or prompt or "(untitled)"
+    # Of a file or a pipe too, where no width of a terminal shortens it.
+    return fit(f"{'★ ' if session.starred else ''}{title}", TITLE_MAX)
 
 
 def _label(run: Invocation, line: SessionLine) -> str:

@@ -42,7 +42,7 @@ def copy(source: str, target: str) -> Copied:
 
 def _fill(origin: Database, copied: Database) -> Copied:
     if any(copied.read(lambda tx: tx.run("counts"))[0]):
-        raise Refused(f"{copied.address} is not empty", "Copy into a new ledger.")
+        raise Refused(f"{copied.address} is not empty", "Name the file or schema of a new ledger.")
 
     def fill(
         reading: Transaction,
