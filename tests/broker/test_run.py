@@ -417,6 +417,27 @@ class HalfSaid:
         raise EngineError("unavailable", "gone")
 
 
+class Careless:
+    name = "careless"
+
+    async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
+        yield request.last_message  # type: ignore[misc]
+
+
+def test_an_engine_that_yields_no_events_fails_its_turn(
+    with_broker: WithBroker, ledger: Ledger
+) -> None:
+    failed = with_broker(lambda b: answer_of(b, "main", "x"), engine=Careless())
+
+    assert failed.error == "an engine yields TextPiece, MessageDone, ..., not 'x'"
+    assert ledger.get_turn(failed.turn_id).status == "failed"
+
+
+def test_an_engine_is_an_object_not_its_class(with_broker: WithBroker) -> None:
+    with pytest.raises(Refused, match="an engine is an Engine, not <class"):
+        with_broker(lambda b: answer_of(b, "main", "x"), engine=Careless)
+
+
 def test_an_engine_that_is_not_there_is_refused() -> None:
     with pytest.raises(Refused, match="no engine 'nonsense'"):
         choose("nonsense")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from agents_ledger import Ledger, NotFound
+from agents_ledger import Ledger, NotFound, Refused
 from tests.builders import chain, grow
 
 
@@ -139,3 +139,10 @@ def test_a_failed_turn_was_never_included_in_a_session(ledger: Ledger) -> None:
 def test_a_turn_that_is_not_there_was_included_nowhere(ledger: Ledger) -> None:
     with pytest.raises(NotFound, match="no session or turn 'nothing'"):
         ledger.sessions_including("nothing")
+
+
+def test_a_time_in_seconds_is_refused(ledger: Ledger) -> None:
+    ledger.record("main", "q", "r")
+
+    with pytest.raises(Refused, match="at is 1700000000, which is in early 1970"):
+        ledger.head("main", at=1_700_000_000)

@@ -556,3 +556,16 @@ def test_a_session_knows_its_unfinished_turn(
     failing = ledger.turn("main", "q")
     failing.fail("no")
     assert other.unfinished("main") is None
+
+
+@pytest.mark.parametrize("response", [None, ""])
+def test_an_answer_must_be_given_or_streamed(ledger: Ledger, response: str | None) -> None:
+    turn = ledger.turn("main", "What changed?")
+    if response is None:
+        with pytest.raises(Refused, match="the response is None, and no text was streamed"):
+            turn.respond(response)
+        turn.fail("the model sent no text")
+    else:
+        turn.respond(response)
+
+    assert ledger.get_turn(turn.id).status == ("failed" if response is None else "completed")

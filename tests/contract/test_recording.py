@@ -202,7 +202,7 @@ def test_a_late_writer_is_told_that_the_head_moved_and_leaves_nothing(
 def test_a_writer_that_expects_an_empty_session_is_told_of_its_head(ledger: Ledger) -> None:
     [head] = chain(ledger, "main", 1)
 
-    with pytest.raises(HeadMoved, match=f"is at {head}, not at no turn"):
+    with pytest.raises(HeadMoved, match=f"is at {head}, and no longer empty"):
         ledger.record("main", "a", "b", parent=None)
 
 

@@ -71,10 +71,10 @@ class Broker:
             if not isinstance(tool, OfferedTool):
                 name = getattr(tool, "__name__", "function")
                 raise Refused(f"a tool is an OfferedTool, not {tool!r:.80}", f"Use offer({name}).")
-        if engine is not None and not isinstance(engine, Engine):
+        if engine is not None and (isinstance(engine, type) or not isinstance(engine, Engine)):
             raise Refused(
                 f"an engine is an Engine, not {engine!r:.80}",
-                "It has a `name` and a method `run(request)`.",
+                "It is an object with a `name` and a method `run(request)`.",
             )
         self.ledger = ledger
         self._poll_seconds = poll_seconds

@@ -30,7 +30,7 @@ from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.sessions.queue_entries import ClaimEnding, NewEntry, new_entry
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents import permissions
-from agents_ledger.model.agents.engine import Engine, Finished, MessageDone, Request
+from agents_ledger.model.agents.engine import Engine, EngineEvent, Finished, MessageDone, Request
 from agents_ledger.model.agents.permissions import Permissions
 from agents_ledger.model.compaction import Trigger, nears_limit
 from agents_ledger.model.context import Item, TextItem, count_tokens
@@ -283,17 +283,20 @@ class TurnRun:
                 if isinstance(event, Finished):
                     outcome = EngineOutcome(event)
                     continue
+                if not isinstance(event, EngineEvent):
+                    error = f"an engine yields TextPiece, MessageDone, ..., not {event!r:.80}"
+                    return EngineOutcome(None, "error", error)
                 await output.add(event)
                 if not isinstance(event, MessageDone):  # its parts were published
                     self._notify(event)
-        except EngineError as error:
-            return EngineOutcome(None, error.kind, str(error))
+        except EngineError as failure:
+            return EngineOutcome(None, failure.kind, str(failure))
         except LedgerError:
             raise
-        except Exception as error:
+        except Exception as bug:
             # A bug of an engine must not end the queue; what it wrote so far is sealed as a failed
             # turn.
-            return EngineOutcome(None, "error", f"{type(error).__name__}: {error}")
+            return EngineOutcome(None, "error", f"{type(bug).__name__}: {bug}")
         return outcome
 
     def _steering(self, turn: AsyncLiveTurn) -> Callable[[], Any]:

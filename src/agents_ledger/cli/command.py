@@ -53,12 +53,14 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            similar = OTHER_OPTIONS.get(error.option_name, "")
+            if not any(similar.split(" ")[0] in parameter.opts for parameter in self.params):
+                error.ctx = error.ctx or ctx
+                raise
+            raise click.NoSuchOption(error.option_name, None, [similar], error.ctx or ctx) from error
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
-            if isinstance(error, click.NoSuchOption):
-                similar = OTHER_OPTIONS.get(error.option_name, "")
-                if any(similar.split(" ")[0] in parameter.opts for parameter in self.params):
-                    error.possibilities = [similar]
             raise
 
 

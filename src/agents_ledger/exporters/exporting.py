@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from agents_ledger.exporters.exported_thread import ExportedThread
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.installation.extras import needed
+from agents_ledger.model.installation.extras import check
 from agents_ledger.model.secrets.masking import Masked, Masker
 
 Form = Literal["markdown", "json", "messages", "html"]
@@ -83,7 +83,8 @@ def _renderer(form: Form, *, full: bool) -> Callable[[ExportedThread], Iterator[
 
         return as_json
     if form == "html":
-        with needed("web", "an export as HTML"):
-            from agents_ledger.exporters.html import as_html
+        check("web", "an export as HTML", "markupsafe", "markdown_it", "nh3", "pygments")
+        from agents_ledger.exporters.html import as_html
+
         return lambda exported: as_html(exported, full=full)
     raise Refused(f"unknown export form {form!r}", f"Forms: {', '.join(FORMS)}.")

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from agents_ledger.importers.pipeline import Importer
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
-from agents_ledger.integrations.threads import in_thread
+from agents_ledger.integrations.threads import checked, in_thread
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection.source_records import TAIL_BYTES, Sources, tail_hash
 from agents_ledger.model.errors import Conflict, LedgerError, NotFound
@@ -95,7 +95,7 @@ class LedgerSessionStore(SessionStore):
     """`ClaudeAgentOptions(session_store=LedgerSessionStore(ledger))`."""
 
     def __init__(self, ledger: Ledger, *, timing: DerivationTiming | None = None) -> None:
-        self._ledger = ledger
+        self._ledger = checked(ledger)
         self._timing = timing or DerivationTiming()
         self._guard = threading.Lock()
         self._seen: dict[str, _TranscriptState] = {}

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec.structs import replace
 
-from agents_ledger.integrations.threads import in_thread
+from agents_ledger.integrations.threads import checked, in_thread
 from agents_ledger.ledger.aio.async_ledger import AsyncLedger, AsyncLiveTurn
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.reports.transcripts import (
@@ -33,7 +33,16 @@ from agents_ledger.model.errors import HeadMoved, NotFound
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.installation.extras import needed
 from agents_ledger.model.sessions import Session
-from agents_ledger.model.turns import Message, MessageRole, ToolCall, Turn, Usage, is_json, to_json
+from agents_ledger.model.turns import (
+    Message,
+    MessageRole,
+    ToolCall,
+    Turn,
+    Usage,
+    check_text,
+    is_json,
+    to_json,
+)
 
 with needed("openai-agents", "agents_ledger.integrations.openai_agents"):
     from agents import RunHooks
@@ -74,10 +83,11 @@ class LedgerSession:
     def __init__(
         self, session_id: str, ledger: Ledger, *, session_settings: SessionSettings | None = None
     ) -> None:
+        check_text(session_id, "the id of a session")
         self.session_id = session_id
         self.session_settings = session_settings
         self.hooks = UsageHooks()
-        self._ledger = ledger
+        self._ledger = checked(ledger)
         self._writing = AsyncLedger.over(ledger)
         # Shared by all sessions over this ledger: each request of a server may make its own.
         self._exchanges = _EXCHANGES.setdefault(ledger, {})

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from agents_ledger.integrations.threads import in_thread
+from agents_ledger.integrations.threads import checked, in_thread
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.turns.grafting import GraftedTurn
 from agents_ledger.model.errors import NotFound
@@ -56,7 +56,7 @@ class LedgerConversationStore(ConversationStore):
     """`await LedgerConversationStore(ledger).save(result)`."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+        self._ledger = checked(ledger)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """The record of a conversation, if there is one."""

@@ -1,4 +1,4 @@
-"""Calls the ledger from asyncio in a thread; a cancelled caller still waits for the outcome."""
+"""Shared by the stores of other frameworks: their ledger, checked, and its calls in threads."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.errors import Refused
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def checked(ledger: Ledger) -> Ledger:
+    if not isinstance(ledger, Ledger):
+        raise Refused(f"a store needs an open ledger, not {ledger!r}", "Pass Ledger.open(address).")
+    return ledger
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:

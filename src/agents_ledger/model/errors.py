@@ -79,9 +79,10 @@ class HeadMoved(Conflict):
     def __init__(
         self, label: str, expected: str | None, found: str | None, turn_id: str | None = None
     ) -> None:
+        not_at = f"not at {expected}" if expected else "and no longer empty"
         stored = f"; turn {turn_id} was stored as a branch" if turn_id else ""
         super().__init__(
-            f"session {label!r} is at {found or 'no turn'}, not at {expected or 'no turn'}{stored}",
+            f"session {label!r} is at {found or 'no turn'}, {not_at}{stored}",
             "The turn is stored: fork from it, or move the session to it." if turn_id else None,
         )
         self.label, self.expected, self.found, self.turn_id = label, expected, found, turn_id

@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from agents_ledger.model.agents.config import Config
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.errors import Damaged, Refused
+from agents_ledger.model.ids import LATEST_MS
 
 TurnType = Literal["normal", "compaction"]
 TurnStatus = Literal["pending", "streaming", "completed", "failed"]
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 else:
     Steps = tuple[S, ...]
 
+# The times from 2001 to 2286 in seconds. In milliseconds they are days of 1970, before any agent.
+_LIKELY_SECONDS = range(10**9, 10**10)
 _ids = msgspec.json.Decoder(tuple[str, ...]).decode
 _any_json = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -92,6 +95,17 @@ def check_text(value: object, name: str) -> None:
     """Refuse a value that a caller passed, if it is not text."""
     if not isinstance(value, str):
         raise Refused(f"{name} is {value!r:.80}", "It is text.")
+
+
+def check_time(at: object, name: str, latest: int = LATEST_MS) -> None:
+    """Refuse what is not a time, or most likely one in seconds."""
+    if type(at) is not int or not 0 <= at < latest:
+        raise Refused(f"{name} is {at!r:.80}", "Times are Unix milliseconds, from 1970 to 9998.")
+    if at in _LIKELY_SECONDS:
+        raise Refused(
+            f"{name} is {at}, which is in early 1970",
+            "Times are Unix milliseconds. If this is a time in seconds, multiply it by 1000.",
+        )
 
 
 def check_limit(limit: object, most: int) -> None:

@@ -388,6 +388,7 @@ class AsyncLiveTurn(AsyncBegins):
         Without a response, the streamed text is the response. HeadMoved: the session's head moved
         meanwhile; the turn is stored, but the head does not point to it.
         """
+        self.state.check_answered(response, steps)
         work = self.state.respond(
             response,
             steps=self.state.steps(steps),

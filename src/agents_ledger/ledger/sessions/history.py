@@ -13,6 +13,7 @@ from agents_ledger.ledger.sessions.heads import LATEST, get
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.sessions import Move
+from agents_ledger.model.turns import check_time
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_move
 
@@ -26,8 +27,7 @@ def head(tx: Transaction, key: str, *, at: int | None = None, exact: bool = Fals
     session = get(tx, key, exact=exact)
     if at is None:
         return session.thread_id
-    if type(at) is not int or not 0 <= at < LATEST:
-        raise Refused(f"at is {at!r:.80}", "It is a time in Unix milliseconds.")
+    check_time(at, "at", LATEST)
     rows = tx.run("move_at", label=session.label, at=at)
     move_id, previous = rows[0] if rows else (0, None)
     following = tx.run("move_after", label=session.label, move_id=move_id)

@@ -14,7 +14,7 @@ from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import live, recording
 from agents_ledger.ledger.turns.live import LiveKey, LiveSteps, Sealing
 from agents_ledger.ledger.turns.recording import PreparedTurn
-from agents_ledger.model.errors import HeadMoved, OutcomeUnknown
+from agents_ledger.model.errors import HeadMoved, OutcomeUnknown, Refused
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import (
@@ -34,6 +34,8 @@ FILLED = {
     ToolCall: ("id", "turn_id", "message_id", "started_at", "completed_at", "sequence"),
 }
 StepT = TypeVar("StepT", Message, ToolCall)
+
+EMPTY_RESPONSE = 'Pass the text of the response, "" if it is empty, or fail the turn.'
 
 
 class BeginTurn:
@@ -231,6 +233,12 @@ class LiveState:
 
     def streamed(self) -> None:
         self._pieces += 1
+
+    def check_answered(self, response: Answer, steps: Sequence[Message | ToolCall]) -> None:
+        """Refuse to complete the turn if the assistant said nothing: neither now nor before."""
+        speaks = any(isinstance(step, Message) for step in steps)
+        if response is None and not (self._pieces or self._unsure or self._speaker or speaks):
+            raise Refused("the response is None, and no text was streamed", EMPTY_RESPONSE)
 
     def respond(self, response: Answer, **fields: Any) -> Work[HeadMoved | None]:
         if isinstance(response, str):

@@ -18,7 +18,7 @@ from agents_ledger.ledger.turns import threads
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.compaction import NO_MODEL
 from agents_ledger.model.errors import Conflict, HeadMoved, Refused
-from agents_ledger.model.ids import ID_MAX, LATEST_MS, is_id, new_id, now_ms
+from agents_ledger.model.ids import ID_MAX, is_id, new_id, now_ms
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import (
     OPEN_CALL,
@@ -34,6 +34,7 @@ from agents_ledger.model.turns import (
     TurnRole,
     Usage,
     check_text,
+    check_time,
     encoded,
     is_json,
 )
@@ -50,8 +51,6 @@ _CALL_STATUSES = frozenset(get_args(CallStatus))
 _TURN_ROLES = frozenset(get_args(TurnRole))
 _FIELDS = frozenset(NewTurn.__struct_fields__) - {"session", "query", "response"}
 _TOKENS = Usage.__struct_fields__
-# The times from 2001 to 2286 in seconds. In milliseconds they are days of 1970, before any agent.
-_LIKELY_SECONDS = range(10**9, 10**10)
 _HASH_VERSION = b"turn/1\0"
 _HASH_PIECE = 2047
 _JSON_FIELDS = ("tools_available", "permissions_granted", "permissions_used")
@@ -260,24 +259,14 @@ def check_usage(usage: Usage) -> None:
 
 
 def _check_times(started_at: int, completed_at: int | None) -> None:
-    _check_time("started_at", started_at)
+    check_time(started_at, "started_at")
     if completed_at is not None:
-        _check_time("completed_at", completed_at)
+        check_time(completed_at, "completed_at")
         if started_at > completed_at > 0:
             raise Refused(
                 f"completed_at is {completed_at}, before started_at, which is {started_at}",
                 "A turn ends when it began, or later.",
             )
-
-
-def _check_time(name: str, at: int) -> None:
-    if type(at) is not int or not 0 <= at < LATEST_MS:
-        raise Refused(f"{name} is {at!r:.80}", "Times are Unix milliseconds, from 1970 to 9998.")
-    if at in _LIKELY_SECONDS:
-        raise Refused(
-            f"{name} is {at}, which is in early 1970",
-            "Times are Unix milliseconds. If this is a time in seconds, multiply it by 1000.",
-        )
 
 
 def check_response(response: Message | None) -> None:
