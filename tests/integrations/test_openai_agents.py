@@ -32,7 +32,7 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from agents_ledger import Ledger, Message, Refused, ResultItem, TextItem
+from agents_ledger import Ledger, Message, ResultItem, TextItem
 from agents_ledger.integrations.openai_agents import ExchangeItems, LedgerSession
 from agents_ledger.ledger.core import Core
 from tests.builders import A_USAGE
@@ -598,10 +598,3 @@ def test_exchanges_of_several_turns_from_before_are_read_and_continued(ledger: L
     assert run(session.pop_item()) == said("user", "4?")
     assert run(session.pop_item()) == items[-1]
     assert run(session.get_items()) == items[:-1]
-
-
-def test_a_session_needs_an_id_and_an_open_ledger(ledger: Ledger) -> None:
-    with pytest.raises(Refused, match="the id of a session is None"):
-        LedgerSession(None, ledger)  # type: ignore[arg-type]
-    with pytest.raises(Refused, match=r"a store needs an open ledger, not 'ledger\.db'"):
-        LedgerSession("main", "ledger.db")  # type: ignore[arg-type]

@@ -58,7 +58,8 @@ class Command(click.Command):
             if not any(similar.split(" ")[0] in parameter.opts for parameter in self.params):
                 error.ctx = error.ctx or ctx
                 raise
-            raise click.NoSuchOption(error.option_name, None, [similar], error.ctx or ctx) from error
+            message = f"No such option '{error.option_name}'. Did you mean '{similar}'?"
+            raise click.NoSuchOption(error.option_name, message, ctx=error.ctx or ctx) from error
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
             raise
