@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -78,6 +79,35 @@ class OwnServer:
                 yield
             finally:
                 receiving.terminate()
+
+    @contextmanager
+    def replica(self, folder: Path) -> Iterator[str]:
+        """The address of a standby that replays what this server writes, and can be read."""
+        server = self.server
+        folder.chmod(0o755)
+        data, sockets = folder / "data", folder / "sockets"
+        sockets.mkdir()
+        if server.system_user is not None:
+            shutil.chown(folder, server.system_user)
+            shutil.chown(sockets, server.system_user)
+
+        def run(command: str, *arguments: str) -> None:
+            pgexec(
+                command,
+                arguments,
+                bin_path=server.bin_path,
+                user=server.system_user,
+                timeout=60,
+            )
+
+        run("pg_basebackup", "-D", str(data), "-R", "-c", "fast", "-d", self.address)
+        options = f'-h "" -k {sockets}'
+        control = ("-w", "-D", str(data), "-l", str(folder / "log"))
+        run("pg_ctl", *control, "-o", options, "start")
+        try:
+            yield f"postgresql://postgres@/postgres?host={sockets}"
+        finally:
+            run("pg_ctl", *control, "-m", "immediate", "stop")
 
     def close(self) -> None:
         """Stop it; its folder goes too."""

@@ -60,7 +60,7 @@ class Core:
         Damaged is raised; otherwise the error is a bug and is raised as it is.
         """
         try:
-            return self.as_shown(self.db.read(work))
+            return self.as_shown(self.db.read_anywhere(work))
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             broken = self._broken_rule()
             if broken is None:

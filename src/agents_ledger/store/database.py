@@ -161,6 +161,10 @@ class Database(Protocol):
     def read(self, work: Work[T]) -> T:
         """Do `work`, which only reads, on one snapshot."""
 
+    def read_anywhere(self, work: Work[T]) -> T:
+        """read(), from a standby where the ledger has one; it may miss what others have just
+        written, but nothing that was written through this handle."""
+
     def read_at_once(self, work: Work[T]) -> T:
         """read(), for an event loop that must not wait; Locked if it would have to."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -29,24 +30,51 @@ def _joined(start: str, options: Sequence[str]) -> str:
     return f"{start}?{'&'.join(options)}" if options else start
 
 
-def split(address: str) -> tuple[str, str]:
-    """The address without our own part, and the schema it names."""
+class LedgerAddress(NamedTuple):
+    """An address without our own options, and what those say."""
+
+    conninfo: str
+    schema: str
+    reads_standby: bool
+
+
+def split(address: str) -> LedgerAddress:
     start, options = _options(address)
-    ours = [option for option in options if option.startswith("schema=")]
-    schema = ours[-1].removeprefix("schema=") if ours else "agents_ledger"
+    schema = _own(options, "schema") or "agents_ledger"
     # The name is put into SQL text as it is, so nothing that needs quoting may pass.
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
         raise Refused(
             f"{schema!r} cannot name a PostgreSQL schema",
             "Use small letters, digits and underscores.",
         )
-    return _joined(start, [option for option in options if option not in ours]), schema
+    read_from = _own(options, "read_from") or "primary"
+    if read_from not in ("primary", "standby"):
+        raise Refused(f"read_from is {read_from!r:.80}", "It is primary or standby.")
+    return LedgerAddress(_joined(start, options), schema, read_from == "standby")
+
+
+def _own(options: list[str], name: str) -> str | None:
+    """The value of an option of ours, which is removed; the last one counts."""
+    ours = [option for option in options if option.startswith(f"{name}=")]
+    options[:] = [option for option in options if option not in ours]
+    return ours[-1].removeprefix(f"{name}=") if ours else None
 
 
 def with_limits(conninfo: str, wait_seconds: float) -> str:
     """The address with what ends a connection that hangs, where the user has not chosen it."""
     limits = {"connect_timeout": max(2, int(wait_seconds)), **KEEPALIVE}
     return make_conninfo(conninfo, **{**limits, **conninfo_to_dict(conninfo)})
+
+
+def to_primary(conninfo: str) -> str:
+    """Of several hosts the one that takes writes, unless the user has chosen otherwise."""
+    chosen = {"target_session_attrs": "read-write", **conninfo_to_dict(conninfo)}
+    return make_conninfo(conninfo, **chosen)
+
+
+def to_standby(conninfo: str) -> str:
+    """Of several hosts a standby, or else the primary."""
+    return make_conninfo(conninfo, target_session_attrs="prefer-standby")
 
 
 def without_password(address: str) -> str:

@@ -53,6 +53,7 @@ from agents_ledger.store.postgres.errors import ASK_FOR_RIGHTS, translate
 from agents_ledger.store.postgres.query import run_query
 from agents_ledger.store.postgres.server_watch import Watch
 from agents_ledger.store.postgres.server_watch import WatchedConnection as Connection
+from agents_ledger.store.postgres.standby import LOG_LENGTH, Behind, NotingAnswer, Standby
 from agents_ledger.store.postgres.statements import WORDS, PostgresTransaction
 from agents_ledger.store.postgres.writer import PostgresWriter
 from agents_ledger.store.sealed_cache import SealedCache
@@ -103,9 +104,13 @@ class PostgresDatabase:
     ) -> None:
         self.limits = limits
         self.address = postgres_address.without_password(address)
-        conninfo, self.schema = postgres_address.split(address)
+        conninfo, self.schema, reads_standby = postgres_address.split(address)
         with self._errors():
-            self._conninfo = postgres_address.with_limits(conninfo, wait_seconds)
+            limited = postgres_address.with_limits(conninfo, wait_seconds)
+            self._conninfo = limited
+            if reads_standby:
+                direct = postgres_address.to_standby if read_only else postgres_address.to_primary
+                self._conninfo = direct(limited)
         self._begin = _beginnings(self.schema, wait_seconds)
         self._newest = migrations.newest()
         self._read_only = read_only
@@ -121,8 +126,12 @@ class PostgresDatabase:
         self._calls = CallQueue(self)
         self._guard = threading.Lock()
         self._watch = Watch(self._conninfo, wait_seconds)
+        self._standby: Standby | None = None
         try:
             self._open(create=create, pool_max=pool_max)
+            if reads_standby and not read_only:
+                apart = postgres_address.to_standby(limited)
+                self._standby = Standby(self, apart, pool_max, wait_seconds)
         except BaseException:
             self._watch.stop()
             raise
@@ -137,7 +146,7 @@ class PostgresDatabase:
                 max_size=pool_max,
                 timeout=self.wait_seconds,
                 kwargs={"autocommit": True},
-                configure=self._configure,
+                configure=lambda connection: self.configure(connection, self._watch),
                 open=True,
             )
 
@@ -182,7 +191,7 @@ class PostgresDatabase:
             tx.execute(f'CREATE SCHEMA "{self.schema}"')
         return migrations.migrate_step(tx, self.engine, WORDS, self.address)
 
-    def _configure(self, connection: Connection) -> None:
+    def configure(self, connection: Connection, watch: Watch) -> None:
         """Name no prepared statement where a pooler is found: the next transaction may run on a
         session that does not have it.
 
@@ -191,12 +200,12 @@ class PostgresDatabase:
         row = connection.execute("SELECT pg_backend_pid()").fetchone()
         if row is None or row[0] != connection.info.backend_pid:
             connection.prepare_threshold = None
-        self._watch.add(connection)
+        watch.add(connection)
 
     def connect(self) -> Connection:
         connection = Connection.connect(self._conninfo, autocommit=True)
         try:
-            self._configure(connection)
+            self.configure(connection, self._watch)
         except BaseException:
             connection.close()
             raise
@@ -229,10 +238,17 @@ class PostgresDatabase:
 
     def write(self, work: Work[T]) -> T:
         self._check_writable()
-        if hasattr(work, "call"):
-            result: T = self._calls.run(work)
-            return result
-        return self.write_alone(work)
+        try:
+            if hasattr(work, "call"):
+                result: T = self._calls.run(work)
+                return result
+            return self.write_alone(work)
+        finally:
+            self._note_write()
+
+    def _note_write(self) -> None:
+        if self._standby is not None:
+            self._standby.note_write()
 
     def write_alone(self, work: Work[T]) -> T:
         with self._errors():
@@ -354,6 +370,8 @@ class PostgresDatabase:
     def submit(self, work: Work[T], answer: CommitCallback) -> Callable[[], bool]:
         with held(), self._guard:
             self._check_writable()
+            if self._standby is not None:
+                answer = NotingAnswer(answer, self._standby.note_write)
             if hasattr(work, "call"):
                 lead = partial(self.start, self._calls.lead)
                 return partial(self._calls.withdraw, self._calls.submit(work, answer, lead))
@@ -397,6 +415,23 @@ class PostgresDatabase:
         with self._errors():
             return self._transact("read", work)
 
+    def read_anywhere(self, work: Work[T]) -> T:
+        if self._standby is None:
+            return self.read(work)
+        self._check_usable()
+        with self._errors():
+            try:
+                return self._standby.read(partial(self._read_once, work=work))
+            except Behind:
+                return self._transact("read", work)
+
+    def _read_once(self, connection: Connection, hold: Hold, work: Work[T]) -> T:
+        return self.attempt(connection, "read", work, hold)
+
+    def log_length(self) -> int:
+        [(length,)] = self._transact("read", lambda tx: tx.execute(LOG_LENGTH))
+        return int(length)
+
     def read_at_once(self, work: Work[T]) -> T:
         raise Locked("a database server is asked over the network, and its answer waited for")
 
@@ -434,6 +469,8 @@ class PostgresDatabase:
         if self._writer is not None:
             self._writer.close()
         self._pool.close()
+        if self._standby is not None:
+            self._standby.close()
         self._watch.stop()
 
 

@@ -237,9 +237,8 @@ class SqliteDatabase:
                 if not self._refuse_foreign(connection):
                     connection.execute(f"PRAGMA user_version={PLAIN}")
                 connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-                # A migration may rebuild a table. SQLite deletes the rows of the old one when it is
-                # dropped, which references to them would forbid; they are checked at the end
-                # instead.
+                # A migration may rebuild a table. Dropping the old one deletes its rows, which
+                # references to them would forbid; they are checked at the end instead.
                 connection.execute("PRAGMA foreign_keys=OFF")
                 self._migrate(connection)
                 broken = connection.execute("PRAGMA foreign_key_check").fetchall()
@@ -450,6 +449,8 @@ class SqliteDatabase:
             for key, text in wrong_values(transaction, column):
                 return Damaged(f"the row {key} of {self.address} cannot be read: {text}")
         return Damaged(f"{self.address} is damaged: {column} is not UTF-8")
+
+    read_anywhere = read
 
     def read_at_once(self, work: Work[T]) -> T:
         self._check_usable()

@@ -1,0 +1,187 @@
+"""A ledger whose reads go to a standby: it reads what it wrote, and goes on without the standby."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import psycopg
+import pytest
+
+from agents_ledger import AsyncLedger, Ledger, Refused
+from agents_ledger.ledger.maintenance import doctor
+from agents_ledger.model.ids import new_id
+from agents_ledger.store.postgres import standby
+from agents_ledger.store.postgres.address import split
+from tests.builders import chain
+from tests.trust import harness
+from tests.trust.server import OwnServer, own_server
+from tests.waiting import until
+
+
+class Pair(NamedTuple):
+    primary: OwnServer
+    standby: str  # its address
+
+    def address(self, *, read_from: str = "standby") -> str:
+        """A new ledger, by an address of both servers."""
+        sockets = [address.split("host=")[1] for address in (self.primary.address, self.standby)]
+        host = ",".join(sockets)
+        schema = f"ledger_{new_id().lower()}"
+        return f"postgresql://postgres@/postgres?host={host}&schema={schema}&read_from={read_from}"
+
+    @contextmanager
+    def lagging(self) -> Iterator[None]:
+        """The standby receives what is written, but does not show it."""
+        with psycopg.connect(self.standby, autocommit=True) as connection:
+            connection.execute("SELECT pg_wal_replay_pause()")
+            paused = "SELECT pg_get_wal_replay_pause_state()"
+            until(lambda: connection.execute(paused).fetchone() == ("paused",))
+            try:
+                yield
+            finally:
+                connection.execute("SELECT pg_wal_replay_resume()")
+
+    def catch_up(self) -> None:
+        with (
+            psycopg.connect(self.primary.address, autocommit=True) as connection,
+            psycopg.connect(self.standby, autocommit=True) as behind,
+        ):
+            [(length,)] = connection.execute(standby.LOG_LENGTH).fetchall()
+            until(lambda: behind.execute(standby.REPLAYED).fetchall()[0][0] >= length)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    with own_server() as primary, harness.workplace(on_disk=True) as folder:
+        primary.set("fsync = off")
+        with primary.replica(folder) as address:
+            yield Pair(primary, address)
+
+
+def backends(address: str) -> int:
+    """How many connections of ledgers a server has."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        rows = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        ).fetchall()
+        return int(rows[0][0])
+
+
+def test_reads_go_to_the_standby_once_it_has_what_was_written(pair: Pair) -> None:
+    with Ledger.open(pair.address()) as ledger:
+        chain(ledger, "main", 3)
+        pair.catch_up()
+
+        assert ledger.thread("main").depth == 3
+        assert backends(pair.standby) == 1
+        assert ledger.audit() == ()
+
+
+def test_a_handle_reads_what_it_wrote_while_the_standby_lags(pair: Pair) -> None:
+    with Ledger.open(pair.address()) as ledger:
+        chain(ledger, "main", 1)
+        pair.catch_up()
+        assert ledger.thread("main").depth == 1
+        with pair.lagging():
+            for depth in range(2, 6):
+                turn = ledger.record("main", "q", "r")
+                assert ledger.head("main") == turn.id
+                assert ledger.thread("main").depth == depth
+            with ledger.turn("main", "live") as live:
+                assert ledger.live_turns() == (live.id,)
+                live.respond("r")
+            assert ledger.head("main") == live.id
+
+
+def test_tasks_read_what_they_wrote_while_the_standby_lags(pair: Pair) -> None:
+    async def main() -> list[int]:
+        async with AsyncLedger.open(pair.address()) as ledger:
+
+            async def write(name: str) -> int:
+                for _ in range(3):
+                    turn = await ledger.record(name, "q", "r")
+                    assert await ledger.head(name) == turn.id
+                return (await ledger.thread(name)).depth
+
+            names = [f"s{n}" for n in range(8)]
+            await asyncio.gather(*map(write, names))
+            pair.catch_up()
+            await ledger.head("s0")
+            with pair.lagging():
+                return await asyncio.gather(*map(write, names))
+
+    assert asyncio.run(main()) == [6] * 8
+
+
+def test_what_others_wrote_is_read_once_it_is_replayed(pair: Pair) -> None:
+    address = pair.address()
+    with Ledger.open(address) as ledger, Ledger.open(address) as other:
+        chain(ledger, "main", 1)
+        pair.catch_up()
+        assert ledger.thread("main").depth == 1
+        with pair.lagging():
+            other.record("main", "q", "r")
+            assert ledger.thread("main").depth == 1
+        until(lambda: ledger.thread("main").depth == 2)
+
+
+def test_a_token_that_was_revoked_elsewhere_is_refused_while_the_standby_lags(pair: Pair) -> None:
+    address = pair.address()
+    with Ledger.open(address) as ledger, Ledger.open(address) as other:
+        _, secret = ledger.tokens.create("laptop", ("read",))
+        pair.catch_up()
+        assert ledger.tokens.find(secret) is not None
+        with pair.lagging():
+            other.tokens.revoke("laptop")
+            assert ledger.tokens.find(secret) is None
+
+
+def test_a_handle_that_only_reads_is_served_by_the_standby_alone(pair: Pair) -> None:
+    address = pair.address()
+    with Ledger.open(address) as ledger:
+        chain(ledger, "main", 2)
+    pair.catch_up()
+
+    with Ledger.open(address, read_only=True) as ledger:
+        assert ledger.thread("main").depth == 2
+        assert backends(pair.standby) >= 1
+        until(lambda: backends(pair.primary.address) == 0)
+    facts = {fact.name: fact.value for fact in doctor.examine(address)[0]}
+    assert facts["server_role"] == "standby"
+
+
+def test_reads_go_to_the_primary_when_no_standby_answers(pair: Pair) -> None:
+    with harness.workplace(on_disk=True) as folder, pair.primary.replica(folder) as address:
+        lost = Pair(pair.primary, address)
+        ledger = Ledger.open(lost.address())
+        chain(ledger, "main", 1)
+        lost.catch_up()
+        assert ledger.thread("main").depth == 1
+    with ledger:
+        for depth in (2, 3):
+            ledger.record("main", "q", "r")
+            assert ledger.thread("main").depth == depth
+
+
+def test_writes_go_to_the_primary_whichever_host_is_named_first(pair: Pair) -> None:
+    address = pair.address()
+    first, second = address.split("host=")[1].split("&")[0].split(",")
+    turned = address.replace(f"{first},{second}", f"{second},{first}")
+
+    with Ledger.open(turned) as ledger:
+        assert ledger.record("main", "q", "r").depth == 1
+
+
+def test_the_option_has_two_values() -> None:
+    assert not split("postgresql://host/db?schema=team&read_from=primary").reads_standby
+    assert split("postgresql://host/db?read_from=standby&sslmode=require") == (
+        "postgresql://host/db?sslmode=require",
+        "agents_ledger",
+        True,
+    )
+    with pytest.raises(Refused, match="read_from"):
+        split("postgresql://host/db?read_from=nearest")
