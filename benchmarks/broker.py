@@ -10,7 +10,7 @@ from agents_ledger import Ask, AsyncLedger, AsyncQueue, Broker, Ledger, Message,
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.policy import Workers
 from agents_ledger.model.agents.engine import Request
-from agents_ledger.model.context import TextItem
+from agents_ledger.model.context.items import TextItem
 from benchmarks.measure import Goal, Line, Took, Watch, interleaved, middle, slower, timed
 
 SESSIONS, MESSAGES, WORKERS = 200, 20, 64

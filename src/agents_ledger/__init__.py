@@ -41,11 +41,11 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
         PermissionReview as PermissionReview, Permissions as Permissions, ToolUse as ToolUse,
         Used as Used,
     )
-    from agents_ledger.model.compaction import (
+    from agents_ledger.model.context.compaction import (
         Chosen as Chosen, Compaction as Compaction, CompactionPlan as CompactionPlan,
         Strategy as Strategy, Trigger as Trigger, VisibleTurn as VisibleTurn,
     )
-    from agents_ledger.model.context import (
+    from agents_ledger.model.context.items import (
         CallItem as CallItem, Cut as Cut, ImageItem as ImageItem, Item as Item, Problem as Problem,
         ProviderFormat as ProviderFormat, Repair as Repair, ResultItem as ResultItem,
         TextItem as TextItem, ThinkingItem as ThinkingItem,
@@ -139,8 +139,8 @@ _MODULES = {
         "ModelConfig Request TextPiece ThinkingPiece Tool"
     ),
     "model.agents.permissions": "Grant Layer MisusedCall PermissionReview Permissions ToolUse Used",
-    "model.compaction": "Chosen Compaction CompactionPlan Strategy Trigger VisibleTurn",
-    "model.context": (
+    "model.context.compaction": "Chosen Compaction CompactionPlan Strategy Trigger VisibleTurn",
+    "model.context.items": (
         "CallItem Cut ImageItem Item Problem ProviderFormat Repair ResultItem TextItem ThinkingItem"
     ),
     "model.errors": (

@@ -25,7 +25,7 @@ from agents_ledger import (
 )
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.model.agents.engine import Engine, EngineEvent, ask
-from agents_ledger.model.context import count_tokens
+from agents_ledger.model.context.items import count_tokens
 
 ECHO: Engine = EchoEngine()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agents_ledger import Message, Refused, ToolCall, Turn, validate
 from agents_ledger.context.assembly import Assembled, VisibleThread, assemble
 from agents_ledger.context.providers import PROVIDERS
-from agents_ledger.model.context import TextItem
+from agents_ledger.model.context.items import TextItem
 from tests.context.checking import check_anthropic, check_openai, check_responses
 
 CHECKS = {

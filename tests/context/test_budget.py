@@ -8,7 +8,7 @@ import pytest
 
 from agents_ledger import CallItem, ImageItem, Refused, ResultItem, TextItem, ThinkingItem
 from agents_ledger.context.budget import ContextBlock, block, fit, shorten
-from agents_ledger.model.context import Item, item_tokens
+from agents_ledger.model.context.items import Item, item_tokens
 from agents_ledger.model.text.tokens import estimate_tokens
 
 LONG = "x" * 6000  # 2000 tokens

@@ -29,7 +29,7 @@ from agents_ledger import (
 from agents_ledger.cli.servers.demonstration import Demonstration
 from agents_ledger.exporters import markdown as md
 from agents_ledger.exporters.exporting import Export, Form
-from agents_ledger.model.context import PROVIDER_FORMATS
+from agents_ledger.model.context.items import PROVIDER_FORMATS
 from tests.builders import a_full_turn, chain
 
 FORMS: tuple[Form, ...] = ("markdown", "json", "html")  # messages are not told turn by turn

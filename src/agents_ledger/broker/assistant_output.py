@@ -15,7 +15,7 @@ from agents_ledger.model.agents.engine import (
     TextPiece,
     ThinkingPiece,
 )
-from agents_ledger.model.context import CallItem, Item, ResultItem, TextItem
+from agents_ledger.model.context.items import CallItem, Item, ResultItem, TextItem
 from agents_ledger.model.turns import Message, to_json
 
 # Each write is a commit: one for every piece of text would be a sync of the disk each.

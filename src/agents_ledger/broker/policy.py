@@ -19,7 +19,7 @@ from agents_ledger.model.agents.permissions import (
     matches,
     model_stopped_by,
 )
-from agents_ledger.model.compaction import COMPACT_AT
+from agents_ledger.model.context.compaction import COMPACT_AT
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.installation import settings

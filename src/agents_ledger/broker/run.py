@@ -32,8 +32,8 @@ from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents import permissions
 from agents_ledger.model.agents.engine import Engine, EngineEvent, Finished, MessageDone, Request
 from agents_ledger.model.agents.permissions import Permissions
-from agents_ledger.model.compaction import Trigger, nears_limit
-from agents_ledger.model.context import Item, TextItem, count_tokens
+from agents_ledger.model.context.compaction import Trigger, nears_limit
+from agents_ledger.model.context.items import Item, TextItem, count_tokens
 from agents_ledger.model.errors import EngineError, HeadMoved, LedgerError, Refused
 from agents_ledger.model.queue import Ask, Claim, QueueLimits, QueueStatus
 from agents_ledger.model.sessions import TaskStatus

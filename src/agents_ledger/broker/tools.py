@@ -13,7 +13,7 @@ import msgspec
 from agents_ledger.ledger.aio.async_ledger import AsyncLiveCall, AsyncLiveTurn
 from agents_ledger.model.agents.engine import Tool
 from agents_ledger.model.agents.permissions import Permissions, Used
-from agents_ledger.model.context import CallItem, ResultItem
+from agents_ledger.model.context.items import CallItem, ResultItem
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.turns import to_json
 

@@ -15,7 +15,7 @@ from agents_ledger.bus.ability import Count, Input, Name, Time
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.access import Scope
 from agents_ledger.model.agents.config import Config
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.sessions import DEFAULT_PERSONA
 from agents_ledger.model.turns import (

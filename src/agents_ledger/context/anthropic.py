@@ -14,7 +14,7 @@ import msgspec
 
 from agents_ledger.context import images
 from agents_ledger.context.problems import content_problems, known_as, objects
-from agents_ledger.model.context import (
+from agents_ledger.model.context.items import (
     CallItem,
     ImageItem,
     Item,

@@ -13,7 +13,15 @@ from msgspec import Struct
 
 from agents_ledger.context.budget import ContextBlock, block, fit, lightest
 from agents_ledger.context.items import ItemBuilder
-from agents_ledger.model.context import ITEM_TOKENS, CallItem, Cut, Item, Part, Repair, TextItem
+from agents_ledger.model.context.items import (
+    ITEM_TOKENS,
+    CallItem,
+    Cut,
+    Item,
+    Part,
+    Repair,
+    TextItem,
+)
 from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, Counter, estimate_tokens
 from agents_ledger.model.turns import SEALED, Message, Turn
 

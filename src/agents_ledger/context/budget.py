@@ -18,7 +18,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from agents_ledger.context import images
-from agents_ledger.model.context import (
+from agents_ledger.model.context.items import (
     CallItem,
     Cut,
     CutKind,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from agents_ledger.model.context import ImageItem
+from agents_ledger.model.context.items import ImageItem
 from agents_ledger.model.turns import Message
 
 KINDS = ("image", "input_image", "image_url", "localImage")

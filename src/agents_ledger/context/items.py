@@ -22,7 +22,7 @@ import msgspec
 from msgspec import structs
 
 from agents_ledger.context import images
-from agents_ledger.model.context import (
+from agents_ledger.model.context.items import (
     CallItem,
     ImageItem,
     Item,

@@ -11,7 +11,14 @@ from typing import Any
 
 from agents_ledger.context import images
 from agents_ledger.context.problems import content_problems, known_as, objects
-from agents_ledger.model.context import CallItem, ImageItem, Item, Problem, ResultItem, TextItem
+from agents_ledger.model.context.items import (
+    CallItem,
+    ImageItem,
+    Item,
+    Problem,
+    ResultItem,
+    TextItem,
+)
 
 NAME = "openai"
 NAMES = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -12,7 +12,7 @@ from typing import Any
 from agents_ledger.context import images
 from agents_ledger.context.openai_chat import function_problems
 from agents_ledger.context.problems import content_problems, known_as, objects
-from agents_ledger.model.context import (
+from agents_ledger.model.context.items import (
     CallItem,
     ImageItem,
     Item,

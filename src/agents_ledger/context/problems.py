@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from agents_ledger.model.context import Problem
+from agents_ledger.model.context.items import Problem
 
 
 def known_as(value: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from agents_ledger.context import anthropic, openai_chat, openai_responses
-from agents_ledger.model.context import Item, Problem
+from agents_ledger.model.context.items import Item, Problem
 
 
 class Provider(NamedTuple):

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import log, sqrt
 
-from agents_ledger.model.compaction import Chosen, Strategy, VisibleTurn
+from agents_ledger.model.context.compaction import Chosen, Strategy, VisibleTurn
 
 WORD = re.compile(r"[^\W_]{3,}")
 # The last turns get half of the room; the rest is for turns picked by relevance.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from agents_ledger.context import images
 from agents_ledger.context.budget import ContextBlock, shorten
-from agents_ledger.model.context import CallItem, ImageItem, Item, ResultItem, TextItem
+from agents_ledger.model.context.items import CallItem, ImageItem, Item, ResultItem, TextItem
 from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, Counter
 
 # Tokens of one text that are included, from its beginning and its end.

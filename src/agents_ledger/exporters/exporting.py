@@ -58,7 +58,7 @@ def _messages(
     ledger: Ledger, target: str, provider: str, last: int | None, masker: Masker
 ) -> Callable[[], Iterator[str]]:
     from agents_ledger.exporters.messages import as_messages
-    from agents_ledger.model.context import PROVIDER_FORMATS
+    from agents_ledger.model.context.items import PROVIDER_FORMATS
 
     if provider not in PROVIDER_FORMATS:
         formats = ", ".join(PROVIDER_FORMATS)

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct, to_builtins
 from agents_ledger.bus.ability import Ability, Count, Input, Limit, Name, Next, Target, Time
 from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model.context import ProviderFormat
+from agents_ledger.model.context.items import ProviderFormat
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import Action, Found, Order
 from agents_ledger.model.reports.usage import UsageBy

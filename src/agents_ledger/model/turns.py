@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from agents_ledger.model.agents.config import Config
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.errors import Damaged, Refused
 from agents_ledger.model.ids import LATEST_MS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import asdict
 
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.sessions import Alias, Move, Session
 from agents_ledger.model.turns import Message, ToolCall, Turn
 from agents_ledger.store.checks.row_types import of_kind

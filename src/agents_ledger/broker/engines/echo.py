@@ -23,7 +23,7 @@ from agents_ledger.model.agents.engine import (
     TextPiece,
     ThinkingPiece,
 )
-from agents_ledger.model.context import CallItem, count_tokens
+from agents_ledger.model.context.items import CallItem, count_tokens
 from agents_ledger.model.errors import EngineError, EngineFault
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, estimate_tokens

@@ -48,7 +48,7 @@ from agents_ledger.model.agents.engine import (
     TextPiece,
     ThinkingPiece,
 )
-from agents_ledger.model.context import (
+from agents_ledger.model.context.items import (
     CallItem,
     ImageItem,
     Item,

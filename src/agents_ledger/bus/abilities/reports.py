@@ -10,7 +10,7 @@ from agents_ledger.bus.ability import Ability, Count, Input, Limit, Next, Target
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.agents.config import Decider, Setting
 from agents_ledger.model.agents.permissions import PermissionReview
-from agents_ledger.model.context import ProviderFormat
+from agents_ledger.model.context.items import ProviderFormat
 from agents_ledger.model.reports.comparison import Comparison
 from agents_ledger.model.reports.events import Event
 from agents_ledger.model.reports.routing import Route

@@ -21,7 +21,7 @@ from agents_ledger.bus.ability import (
 from agents_ledger.bus.turn_inputs import CompactionFields, RecordInput
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.access import Scope
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.imports.requests import ImportChunk, ImportRequest
 from agents_ledger.model.reports.trees import Tree
 from agents_ledger.model.sessions import DEFAULT_PERSONA, Finding, Thread

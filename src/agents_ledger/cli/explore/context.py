@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import Output, Span, fit, lines_of
 from agents_ledger.ledger.context.contexts import Context
-from agents_ledger.model.context import (
+from agents_ledger.model.context.items import (
     PROVIDER_FORMATS,
     CallItem,
     CutKind,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents_ledger.cli.terminal import Output, Span, fit, lines_of
-from agents_ledger.model.compaction import NO_MODEL, Compaction
+from agents_ledger.model.context.compaction import NO_MODEL, Compaction
 from agents_ledger.model.files.file_tools import touched
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session, Thread

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.turns import Answer, Message, ToolCall, Turn, Usage
 

@@ -7,7 +7,7 @@ import click
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.explore.turn_printer import TurnPrinter
 from agents_ledger.cli.terminal import Output, Span
-from agents_ledger.model.compaction import CompactionPlan
+from agents_ledger.model.context.compaction import CompactionPlan
 from agents_ledger.model.turns import Turn
 
 WITHOUT_MODEL = ("sliding_window", "selective")

@@ -20,7 +20,7 @@ from agents_ledger.cli.command import (
 from agents_ledger.cli.terminal import note
 from agents_ledger.exporters.exporting import Export, Form
 from agents_ledger.exporters.private_files import open_new
-from agents_ledger.model.context import PROVIDER_FORMATS
+from agents_ledger.model.context.items import PROVIDER_FORMATS
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.secrets.masking import Masked, review
 from agents_ledger.model.text import humanize

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.transcript.spill_file import LazySequence, SpillFile, SpillOffset
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.ids import as_id
 from agents_ledger.model.turns import (
     OPEN_CALL,

@@ -17,7 +17,7 @@ from agents_ledger.ledger.turns.live import NO_RESPONSE
 from agents_ledger.ledger.turns.live_state import LiveState
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import AnswerFunction, Engine, as_engine
-from agents_ledger.model.compaction import Compaction, Trigger
+from agents_ledger.model.context.compaction import Compaction, Trigger
 from agents_ledger.model.errors import Conflict, OutcomeUnknown
 from agents_ledger.model.imports.requests import (
     ChunkResponse,

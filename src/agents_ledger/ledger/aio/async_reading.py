@@ -15,7 +15,7 @@ from agents_ledger.ledger.turns import live, threads
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.permissions import PermissionReview
-from agents_ledger.model.compaction import Compaction, CompactionPlan, Trigger
+from agents_ledger.model.context.compaction import Compaction, CompactionPlan, Trigger
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.ask import Fixes, Recalled, ToolExamples
 from agents_ledger.model.reports.comparison import Comparison, WrittenFile

@@ -1,8 +1,8 @@
 """Compacting a session: plan which turns stay, summarise the rest, record a compaction turn.
 
-When a compaction is due: due(), with nears_limit() of model/compaction.py; for turns that the
-broker runs, `compact_at` of its policy. Planning only reads, summarising touches no database, and
-recording is one transaction: a failure before that changes nothing. Turns that were recorded
+When a compaction is due: due(), with nears_limit() of model/context/compaction.py; for turns that
+the broker runs, `compact_at` of its policy. Planning only reads, summarising touches no database,
+and recording is one transaction: a failure before that changes nothing. Turns that were recorded
 meanwhile are kept.
 """
 
@@ -21,7 +21,7 @@ from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import live, recording, threads
 from agents_ledger.model.agents.config import Config
 from agents_ledger.model.agents.engine import Engine, ModelConfig, Request, ask
-from agents_ledger.model.compaction import (
+from agents_ledger.model.context.compaction import (
     NO_MODEL,
     Chosen,
     Compaction,
@@ -31,7 +31,7 @@ from agents_ledger.model.compaction import (
     VisibleTurn,
     nears_limit,
 )
-from agents_ledger.model.context import TextItem
+from agents_ledger.model.context.items import TextItem
 from agents_ledger.model.errors import (
     EngineError,
     HeadMoved,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from agents_ledger.ledger.turns import recording, threads
-from agents_ledger.model.context import Cut, Item, Part, Problem, Repair
+from agents_ledger.model.context.items import Cut, Item, Part, Problem, Repair
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.text.tokens import LAST_TURNS, Counter, estimate_tokens
 from agents_ledger.model.turns import Message, Query

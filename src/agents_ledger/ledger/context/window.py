@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from agents_ledger.context.assembly import VisibleThread, least_tokens
 from agents_ledger.ledger.turns import threads
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.text.tokens import Counter, estimate_tokens
 from agents_ledger.model.turns import Message, Turn

@@ -16,7 +16,7 @@ from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.heads import Pointer
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.agents import config as configs
-from agents_ledger.model.compaction import NO_MODEL
+from agents_ledger.model.context.compaction import NO_MODEL
 from agents_ledger.model.errors import Conflict, HeadMoved, Refused
 from agents_ledger.model.ids import ID_MAX, is_id, new_id, now_ms
 from agents_ledger.model.sessions import Session

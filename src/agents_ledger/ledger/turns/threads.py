@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from agents_ledger.ledger.turns.contents import NO_STEPS, Stretch, steps_of
 from agents_ledger.model.agents import config as configs
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.errors import Ambiguous, NameTaken, NotFound, Refused
 from agents_ledger.model.sessions import Thread
 from agents_ledger.model.turns import Turn, Usage, check_text

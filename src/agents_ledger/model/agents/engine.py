@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import msgspec
 from msgspec import Struct
 
-from agents_ledger.model.context import CallItem, Item, ResultItem, TextItem
+from agents_ledger.model.context.items import CallItem, Item, ResultItem, TextItem
 from agents_ledger.model.errors import EngineError, Refused
 from agents_ledger.model.turns import Usage
 

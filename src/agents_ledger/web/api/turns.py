@@ -14,7 +14,7 @@ from msgspec import structs
 from agents_ledger.bus import turn_inputs
 from agents_ledger.bus.abilities.reports import ConfigSetting, config_at
 from agents_ledger.bus.turn_inputs import RecordInput
-from agents_ledger.model.context import ProviderFormat
+from agents_ledger.model.context.items import ProviderFormat
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.reports.events import Event
 from agents_ledger.model.reports.trees import Headline, Tree

@@ -24,7 +24,7 @@ from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
 from agents_ledger.importers.transcript.lines import text_of
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.imports.sources import SourceFile
 from agents_ledger.model.turns import CallStatus, MessageSource, Turn, TurnStatus
 

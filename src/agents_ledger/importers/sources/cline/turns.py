@@ -18,7 +18,7 @@ from agents_ledger.importers.sources.cline import records, rules
 from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.message_log import LogMessage
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.turns import MessageFile, MessageSource
 
 # Blocks that become text, thinking, calls, results or attached files.

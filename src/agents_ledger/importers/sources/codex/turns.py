@@ -22,7 +22,7 @@ from agents_ledger.importers.transcript.field_maps import as_params, patched_fil
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
 from agents_ledger.importers.transcript.turn_builder import NO_ANSWER, TurnBuilder
 from agents_ledger.model.agents.config import Setting, encode
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.turns import (
     CallStatus,
     MessageFile,

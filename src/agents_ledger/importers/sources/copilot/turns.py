@@ -21,7 +21,7 @@ from agents_ledger.importers.sources.copilot.turn_copies import CopilotCopies
 from agents_ledger.importers.transcript.field_maps import as_params
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.turns import CallStatus, MessageFile, MessageRole, Turn
 
 

@@ -20,7 +20,7 @@ from agents_ledger.importers.port.material import Material, SourceRow
 from agents_ledger.importers.sources.cursor import records, rules
 from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder, json_text
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.imports.records import LARGE
 from agents_ledger.model.turns import (
     OPEN_CALL,

@@ -22,7 +22,7 @@ from agents_ledger.importers.sources.opencode.tree import OpencodeTree, session_
 from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.turns import FileKind, MessageFile, MessageSource, Turn
 
 RESULT_FIELDS = ("output", "title", "metadata", "attachments")

@@ -27,7 +27,7 @@ from agents_ledger.importers.transcript.lazy_turns import LazyTurns
 from agents_ledger.importers.transcript.lines import text_of
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.ledger.reports.events import readable
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.turns import MessageFile, MessageSource, Turn, to_json
 
 Json = dict[str, Any]

@@ -21,7 +21,7 @@ from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.lines import report_malformed, scoped_id
 from agents_ledger.importers.transcript.message_log import LogMessage, MessageLog
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.imports.sources import SourceFile
 from agents_ledger.model.turns import MessageSource
 
