@@ -36,7 +36,7 @@ class Identity(_PolicyTable, frozen=True):
 
     soul: str = ""  # beginning of the system prompt
     soul_file: str | None = None  # the same as a file, relative to the policy
-    name: str | None = None  # the model is told it
+    name: str | None = None  # stated in the system prompt
     emoji: str | None = None  # shown after the name
 
 

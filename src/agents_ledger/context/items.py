@@ -81,8 +81,8 @@ class ItemBuilder:
         return [structs.replace(item, turn_id=None) for item in self.turn(query, part)]
 
     def reuses(self, call_ids: frozenset[str]) -> bool:
-        """Whether a turn with these call ids can be shown as it was before: none of them occurs
-        earlier in this context."""
+        """Whether a turn with these call ids can be rendered unchanged: none of them occurs earlier
+        in this context."""
         if not self._call_ids.isdisjoint(call_ids):
             return False
         self._call_ids |= call_ids

@@ -361,7 +361,7 @@ class Importer:
 
 
 def _batches(files: Sequence[HistoryFile], size: int) -> Iterator[list[HistoryFile]]:
-    """The files in batches of at least this size, each twice as large as the one before. The family
+    """The files in batches of at least this size, each twice as large as the previous. The family
     that changed last comes first; databases, with the sessions of years in one file, come last.
     Within a batch their order stays: a copy is recognised after its original."""
     families: dict[str, list[int]] = {}

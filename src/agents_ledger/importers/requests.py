@@ -421,16 +421,16 @@ def import_chunk(
     ledger: Ledger, request: ImportChunk | Mapping[str, Any], *, item_max: int = ITEM_MAX
 ) -> ChunkResponse:
     """Stage a chunk of an item; the last one imports it. Items have at most `item_max` bytes."""
-    given = _typed(_fields(request, ImportChunk), ImportChunk)
-    if given.chunk_index >= given.chunk_total:
-        problem = f"$.chunkIndex is {given.chunk_index}, but $.chunkTotal is {given.chunk_total}"
+    upload = _typed(_fields(request, ImportChunk), ImportChunk)
+    if upload.chunk_index >= upload.chunk_total:
+        problem = f"$.chunkIndex is {upload.chunk_index}, but $.chunkTotal is {upload.chunk_total}"
         raise _refused("chunk_index_out_of_range", problem)
-    sent, requests = _complete(given), ledger.import_requests
+    sent, requests = _complete(upload), ledger.import_requests
     answer = requests.answered(sent.idempotency_key)
     if answer is not None:
         return _received(sent, sent.chunk_total, _repeated_upload(answer, sent))
     staged = requests.chunks(sent.source, sent.upload_id)
-    if staged and not given.run_id:
+    if staged and not upload.run_id:
         sent = structs.replace(sent, run_id=staged[0].run_id)
     columns = {
         name: getattr(sent, name) for name in UploadChunk.__struct_fields__ if name != "payload"

@@ -160,7 +160,7 @@ class LedgerSession:
             if not items:
                 return None
             continued = await self._begin(items)
-            # It replaces the one that was interrupted, also if its items are taken back.
+            # It replaces the interrupted turn, also if its items are taken back.
             await in_thread(self._ledger.forget_unfinished, self.session_id)
             return continued
         exchange = self._exchanges[self.session_id]
@@ -292,9 +292,9 @@ class LedgerSession:
         label = self._ledger.session(self.session_id).label
 
         def check(session: Session | None) -> None:
-            found = session.thread_id if session else None
-            if found != expected:
-                raise HeadMoved(label, expected=expected, found=found)
+            head = session.thread_id if session else None
+            if head != expected:
+                raise HeadMoved(label, expected=expected, found=head)
 
         self._ledger.graft(Session(label), turns=turns, head=head, check=check)
 

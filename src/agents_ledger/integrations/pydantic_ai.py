@@ -144,7 +144,7 @@ class LedgerConversationStore(ConversationStore):
         groups: list[list[StoredEntry]] = [[]]
         if below is not None and not below.is_last:
             # The exchange was left in the middle: what remains of it is part of the new turn, and
-            # the turn as it was stays as a branch.
+            # the original turn stays as a branch.
             base = below.turn.parent_turn_id
             groups = [[entry._replace(is_copy=True) for entry in below.entries]]
         for entry in new_entries:
@@ -163,8 +163,8 @@ class LedgerConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry],
         turns: Sequence[GraftedTurn],
     ) -> str | None:
-        """The turn that ends with an entry. If none does, the one before its exchange: the rest of
-        that is recorded with what follows it."""
+        """The turn that ends with an entry. If none does, the parent of its exchange, whose rest is
+        recorded with what follows it."""
         if head_id is None:
             return None
         if new_entries and new_entries[-1].id == head_id:
@@ -219,7 +219,7 @@ class LedgerConversationStore(ConversationStore):
             return []
         located = self._located(head_id)
         parent_id = located.turn.parent_turn_id
-        # One turn more than needed: an entry names the one before it.
+        # One turn more than needed: an entry names its predecessor.
         earlier = () if parent_id is None else self._ledger.thread(parent_id, last=limit).turns
         entries = [entry for turn in earlier for entry in _entries_of(turn)]
         history = []

@@ -107,7 +107,7 @@ def _revoke(tx: Transaction, id_or_name: str) -> Token:
         )
     now = now_ms()
     # Ledgers of earlier versions may have several valid tokens of a name; an expired one does not
-    # stand in the way of a valid one.
+    # hide a valid one.
     chosen = [token for token in tokens if token.is_valid(now)] or tokens[-1:]
     if len(chosen) > 1:
         ids = ", ".join(token.id for token in chosen)

@@ -314,7 +314,7 @@ TOOLS = (
     Ability(
         id="tool:fix",
         description="Find what ended an error like this one before: the failed call, the calls"
-        " between, and the one that succeeded.",
+        " between, and the call that succeeded.",
         input=FixArguments,
         output=ToolAnswer,
         function=_fix,

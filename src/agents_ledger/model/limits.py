@@ -42,8 +42,8 @@ class LedgerLimits(Struct, frozen=True, kw_only=True):
     # Threads and sessions
     context_turns: int = 32  # of the first page
     summary_piece_tokens: int = 60_000  # of a transcript in one request to a summariser
-    holder_sessions: int = 1000  # all heads are read where there are fewer sessions
-    holder_turns: int = 20_000  # turns below some are read where there are at most so many
+    holder_sessions: int = 1000  # with fewer sessions, all heads are read
+    holder_turns: int = 20_000  # up to this number, the turns below are read
 
     # Daily totals: turns and days in one transaction
     total_turns: int = 2000

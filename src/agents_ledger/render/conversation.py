@@ -96,7 +96,7 @@ def _text(text: str) -> Markup:
 
 
 def call_summary(call: ToolCall, result_size: int | None = None) -> Markup:
-    """A call in one line. `result_size` stands for a result that was not read."""
+    """A call in one line. `result_size` is given for a result that was not read."""
     words = (
         ("tool", fit_line(call.tool_name, 60)),
         ("arg", fit_line(argument(call.params_json), 240)),

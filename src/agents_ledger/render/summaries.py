@@ -176,8 +176,8 @@ def count_edit(old: str, new: str) -> LineCounts | None:
     from difflib import SequenceMatcher
 
     blocks = SequenceMatcher(None, before, after).get_matching_blocks()
-    kept = sum(block.size for block in blocks)
-    return LineCounts(len(after) - kept, len(before) - kept)
+    common = sum(block.size for block in blocks)
+    return LineCounts(len(after) - common, len(before) - common)
 
 
 def count_signs(diff: str) -> LineCounts:

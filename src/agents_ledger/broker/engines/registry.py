@@ -1,4 +1,4 @@
-"""Which engine runs a turn: the one that a program passed, or one by the name of the model."""
+"""Which engine runs a turn: the program's own, or one chosen by the name of the model."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def _engine_of(model: str) -> str:
 
 
 class Engines:
-    """The engines of a broker: the one passed to it, else the one that the policy names, else by
-    the model."""
+    """The engines of a broker: its own engine, else the engine named by the policy, else one
+    chosen by the name of the model."""
 
     def __init__(self, choice: EngineChoice, file: Path, own: Engine | None = None) -> None:
         self._choice = choice

@@ -36,7 +36,7 @@ LAST = 5
     help=f"Number of turns to show.  [default: {LAST} of a session, 1 of a turn]",
 )
 @click.option(
-    "--at", type=When(), metavar="WHEN", help="The session as it was then: 2026-03-01, 7d."
+    "--at", type=When(), metavar="WHEN", help="Show the session at that time: 2026-03-01, 7d."
 )
 @click.option("--full", is_flag=True, help="Show complete texts, parameters and results.")
 @click.option("--events", is_flag=True, help="Show messages only, without tools.")

@@ -126,7 +126,7 @@ def _merged(ledger: Ledger, typed: str) -> str:
     if len(fitting) > 1:
         raise Ambiguous(
             f"several sessions are merged into {stays!r}: {', '.join(fitting)}",
-            "Name the one that shall be its own again.",
+            "Name the session to separate.",
         )
     return fitting[0] if fitting else stays
 

@@ -13,7 +13,7 @@ class ImportLimits(Struct, frozen=True, kw_only=True):
     # A value of 100 MB took 650 MB of memory when rows were read whole.
     record_bytes: int = 64 << 20
     # Of one text, as Python holds it: up to four bytes a character.
-    # One text is held two or three times: as it was read, as a value, as it is bound.
+    # A text is held two or three times: as bytes, as a value, as a bound parameter.
     text_bytes: int = 28 << 20
     # Records of larger families are read again instead of held.
     held_bytes: int = 24 << 20

@@ -36,9 +36,9 @@ def record_failure(address: str, event: str, agent: str, error: BaseException) -
         text = " ".join(f"{type(error).__name__}: {error}".split())[:500]
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         line = json.dumps([int(time.time() * 1000), event, agent, text])
-        kept = [*lines[1 - FAILURES_MAX :], line]
+        recent = [*lines[1 - FAILURES_MAX :], line]
         temporary = file.with_suffix(f".{os.getpid()}")
-        temporary.write_text("\n".join(kept) + "\n", encoding="utf-8")
+        temporary.write_text("\n".join(recent) + "\n", encoding="utf-8")
         os.replace(temporary, file)
     except OSError:
         return
@@ -51,7 +51,7 @@ def failures(address: str) -> list[Failure]:
     except OSError:
         return []
     oldest = (time.time() - KEPT_DAYS * 86_400) * 1000
-    found = []
+    recent_failures = []
     for line in lines:
         try:
             failure = Failure(*json.loads(line))
@@ -59,8 +59,8 @@ def failures(address: str) -> list[Failure]:
         except (ValueError, TypeError):
             continue
         if recent:
-            found.append(failure)
-    return found
+            recent_failures.append(failure)
+    return recent_failures
 
 
 class Shown:

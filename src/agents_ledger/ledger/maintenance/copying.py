@@ -102,8 +102,7 @@ def backup(source: str, file: str) -> Path:
             db.close()
         if not saved:
             copy(source, str(unfinished))
-        # The file gets its name only when it is verified: no damaged backup can be taken for a good
-        # one.
+        # The file gets its name only when it is verified: a damaged backup must not look valid.
         verify(str(unfinished))
         replace_durably(unfinished, target)
     finally:

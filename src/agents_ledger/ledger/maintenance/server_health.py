@@ -127,7 +127,8 @@ def _transaction_age(value: int) -> Verdict:
     if value <= AGE_MAX:
         return OK
     return "problem", (
-        "the database was not vacuumed for so many transactions, and stops at two thousand million:"
+        "the oldest unfrozen transaction of the database is this many transactions old, and the"
+        " server stops writing at two thousand million:"
         " VACUUM it, and end old transactions and unused replication slots"
     )
 

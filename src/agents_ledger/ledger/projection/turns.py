@@ -134,15 +134,15 @@ def _keep_above_frozen(tx: Transaction, changes: Sequence[Change]) -> list[Chang
             above = parents[above]
         return above in seen or (above is not None and threads.on_thread(tx, change.turn.id, above))
 
-    kept: list[Change] = []
+    settled: list[Change] = []
     for change in changes:
         stored, derived, turn = change.stored, change.derived, change.turn
         if stored and stored.parent_id != derived.parent_id and is_below_itself(change):
             parents[turn.id] = stored.parent_id
             derived = structs.replace(derived, parent_id=stored.parent_id)
             turn = structs.replace(turn, parent_turn_id=stored.parent_id)
-        kept.append(change._replace(derived=derived, turn=turn))
-    return kept
+        settled.append(change._replace(derived=derived, turn=turn))
+    return settled
 
 
 def _rename_frozen_records(tx: Transaction, changes: Sequence[Change]) -> Sequence[Change]:

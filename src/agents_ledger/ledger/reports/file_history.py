@@ -105,7 +105,7 @@ def file_history(
 
 
 def file_version(tx: Transaction, path: str, turn_id: str, call_id: str) -> FileVersion:
-    """A file as it was after a call of a turn."""
+    """The content of a file after a call of a turn."""
     started = tx.run("turn_started_at", id=turn_id)
     touches = file_search.files(
         tx,
@@ -188,10 +188,10 @@ def _step(tx: Transaction, state: FileContents, touch: Touch, call: _Call) -> _S
         state.read(path, call.params_json, rows[0][0])
         content = state.contents.get(path)
         return _Step(structs.replace(change, has_content=content is not None), content)
-    before, known = state.contents.get(path), len(state.changes.get(path, ()))
+    before, edits_before = state.contents.get(path), len(state.changes.get(path, ()))
     state.wrote(call.tool_name, call.params_json)
     content = state.contents.get(path)
-    edits = state.changes.get(path, [])[known:]
+    edits = state.changes.get(path, [])[edits_before:]
     is_known = before is not None and content is not None
     pairs = [(before or "", content or "")] if is_known else edits
     diffs = [difference(old, new, LINES_MAX) for old, new in pairs]

@@ -114,7 +114,7 @@ def _suggestion(name: str) -> str:
     from difflib import get_close_matches
 
     names = Directives.__struct_fields__
-    similar = "".join(f"Did you mean {known!r}? " for known in get_close_matches(name, names, 1))
+    similar = "".join(f"Did you mean {match!r}? " for match in get_close_matches(name, names, 1))
     return f"{similar}The directives are {', '.join(names)}."
 
 

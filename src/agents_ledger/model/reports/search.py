@@ -100,7 +100,7 @@ class SearchFacets(Struct, frozen=True):
     origins: tuple[tuple[str, int], ...] = ()
     projects: tuple[tuple[str, int], ...] = ()
     kinds: tuple[tuple[Kind, int], ...] = ()
-    periods: tuple[tuple[int, int], ...] = ()  # the last so many days
+    periods: tuple[tuple[int, int], ...] = ()  # length in days up to now, turns
 
 
 class ThreadMatch(Struct, frozen=True):

@@ -115,7 +115,7 @@ def words_of(text: str) -> str:
 
 
 def as_typed(text: str) -> str:
-    """A prompt as it was in the queue: a command is recorded in tags."""
+    """A prompt as the user typed it: a command is recorded in tags."""
     name = _COMMAND_NAME.search(text) if text.startswith(COMMAND_TAGS) else None
     if name is None:
         return words_of(text)

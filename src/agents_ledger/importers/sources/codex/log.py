@@ -177,7 +177,7 @@ class RolloutReader:
         self._task: str | None = None
         self._task_ended = False
         self._turn: int | None = None  # the turn that is open
-        self._line: SourceLine  # the one that is being read
+        self._line: SourceLine  # being read
         self._at = 0  # its time
         self._waiting: list[tuple[str, SourceLine]] = []  # records for the next turn
         self._early_growth: list[Growth] = []  # before the first turn

@@ -155,7 +155,7 @@ class OpeningPrompts:
             self._waiting[call_id] = self._given.pop(call_id)
         elif kind == rules.PROMPT and caller is None and self._waiting:
             text = (as_text(parse_json(data.content)) or "").strip()
-            caller = next((call for call, given in self._waiting.items() if given == text), None)
+            caller = next((call for call, prompt in self._waiting.items() if prompt == text), None)
         if caller is not None and kind != "subagent.started":
             self._waiting.pop(caller, None)
         return caller

@@ -102,8 +102,8 @@ class MergedSession(Struct):
         return parents
 
     def _before(self, new_turns: Mapping[str, ImportTurn]) -> str | None:
-        """The turn that the first of an item follows: the one before those that it repeats, or the
-        last one of the previous item."""
+        """The parent of an item's first turn: the turn before those that it repeats, or the last
+        turn of the previous item."""
         turn_id = next((turn_id for turn_id in new_turns if turn_id in self.parents), None)
         if turn_id is None:
             return self.last_turn

@@ -137,7 +137,7 @@ class SessionMap:
             self._by_key.setdefault(key, []).append(period)
         period.file_ids.add(file_id)
         if parent:
-            # The first observation: after a reset the parent's key stands for another session.
+            # The first observation: after a reset the parent's key leads to another session.
             period.spawned = min((at, parent), period.spawned or (at, parent))
         if (at, _rank(entry)) > (period.last_at, _rank(period.entry)):
             period.entry = entry

@@ -85,14 +85,14 @@ class Installation:
     def uninstall(self, agent: str, change: FileChange, *, dry_run: bool) -> Done:
         before = _read(change.path)
         entry = self._entries.get(str(change.path), {})
-        others = [name for name in entry.get("agents", []) if name != agent]
+        other_agents = [name for name in entry.get("agents", []) if name != agent]
         if before is None:
             return Done(agent, str(change.path), change.what, "unchanged")
-        if others:
+        if other_agents:
             if not dry_run:
-                entry["agents"] = others
+                entry["agents"] = other_agents
                 self._save()
-            what = f"{change.what}, also used by {', '.join(others)}"
+            what = f"{change.what}, also used by {', '.join(other_agents)}"
             return Done(agent, str(change.path), what, "kept")
         if entry.get("after") == _digest(before):
             original = _read(Path(entry["backup"])) if entry["backup"] else None
