@@ -16,14 +16,14 @@ from typing import Any
 
 from agents_ledger import Ledger, LedgerError, OutcomeUnknown, StoreUnavailable
 from agents_ledger.ledger.core import Core
-from agents_ledger.store.sqlite import engine as store
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from agents_ledger.store.sqlite.log import LogLimits
 from tests.trust.faulty_sqlite import Disk, Fault, install
 from tests.trust.picture import Fact, Picture
 from tests.trust.recorder import FILE
 from tests.trust.workload import Workload
 
-WAL_BYTES = 192 << 10
+LOG_LIMITS = LogLimits(192 << 10, 384 << 10)
 STEPS = 16
 TRIES_MAX = 8
 KINDS: tuple[tuple[str, ...], ...] = (
@@ -79,8 +79,11 @@ class Case:
         self.disk.fault = None
 
     def _open(self) -> Ledger:
-        db = store.SqliteDatabase(
-            str(self.folder / FILE), connect=self.disk.connect, wait_seconds=2
+        db = SqliteDatabase(
+            str(self.folder / FILE),
+            connect=self.disk.connect,
+            wait_seconds=2,
+            log_limits=LOG_LIMITS,
         )
         return Ledger(Core(db))
 
@@ -145,7 +148,8 @@ class Case:
 
 def make_template(folder: Path) -> None:
     """A ledger with some turns, and one that a writer left unfinished."""
-    with Ledger(Core(store.SqliteDatabase(str(folder / FILE), connect=Disk().connect))) as ledger:
+    database = SqliteDatabase(str(folder / FILE), connect=Disk().connect, log_limits=LOG_LIMITS)
+    with Ledger(Core(database)) as ledger:
         ledger.record("before", "Hello", "Hi")
         ledger.turn("before", "Are you there?", id="dead").stream("I am ")
 
@@ -176,7 +180,6 @@ def main(folder: Path, seed: int, count: int, plant: str) -> None:
     """Run `count` cases whose fault has struck."""
     disk = Disk()
     disk.commits_lie = plant == "early acknowledgement"
-    store.LOG_LIMITS = LogLimits(WAL_BYTES, 2 * WAL_BYTES)
     install(disk, folder)
     (folder / "template").mkdir()
     make_template(folder / "template")

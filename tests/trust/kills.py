@@ -19,7 +19,8 @@ from random import Random
 from typing import Any
 
 from agents_ledger import Ledger
-from agents_ledger.store.sqlite import engine as store
+from agents_ledger.ledger.core import Core
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from agents_ledger.store.sqlite.log import LogLimits
 from tests.trust import harness
 from tests.trust.harness import Options, Outcome
@@ -93,8 +94,8 @@ def _write_for_ever(address: str, seed: int, plant: str, pipe: int) -> None:
         return result
 
     try:
-        store.LOG_LIMITS = LogLimits(WAL_BYTES, 2 * WAL_BYTES)
-        workload = Workload(Ledger.open(address), Random(seed), acknowledge, f"p{seed}")
+        database = SqliteDatabase(address, log_limits=LogLimits(WAL_BYTES, 2 * WAL_BYTES))
+        workload = Workload(Ledger(Core(database)), Random(seed), acknowledge, f"p{seed}")
         while True:
             workload.step()
     except BaseException:

@@ -20,7 +20,6 @@ from random import Random
 from typing import Any
 
 from agents_ledger import Ask, AsyncLedger, Ledger, Message, Queue, QueueLimits, Request
-from agents_ledger.broker import broker as brokers
 from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.run import TurnRun
@@ -93,14 +92,16 @@ def put(address: str, seed: int, pipe: int) -> None:
 
 def answer(address: str, log: Path, plant: str, *, until_idle: bool) -> None:
     """Answer all lines."""
-    brokers.RECOVER_SECONDS = brokers.POLL_SECONDS = 0.05
 
     async def work() -> None:
         engine = Heard(log)
         if plant == TWICE:
             _ask_before_begin(engine)
         opening = AsyncLedger(lambda: Core(database(address)))
-        async with opening as ledger, Broker(ledger, engine=engine) as broker:
+        async with (
+            opening as ledger,
+            Broker(ledger, engine=engine, poll_seconds=0.05, recover_seconds=0.05) as broker,
+        ):
             await broker.work(until_idle=until_idle)
 
     asyncio.run(work())

@@ -15,7 +15,7 @@ from typing import Any
 
 from agents_ledger import Ledger
 from agents_ledger.ledger.core import Core
-from agents_ledger.store.sqlite import engine as store
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from agents_ledger.store.sqlite.log import LogLimits
 from tests.trust.picture import Fact
 from tests.trust.workload import Workload
@@ -40,7 +40,7 @@ def record(folder: Path, seed: int, plant: str) -> Log:
     disk.journal = log
     rng = Random(seed)
     wal_bytes = rng.choice(WAL_BYTES)
-    store.LOG_LIMITS = LogLimits(wal_bytes, 2 * wal_bytes)
+    log_limits = LogLimits(wal_bytes, 2 * wal_bytes)
     install(disk, folder)
 
     def acknowledge(action: Callable[[], Any], *facts: Fact) -> Any:
@@ -53,7 +53,7 @@ def record(folder: Path, seed: int, plant: str) -> Log:
 
     threads = rng.choice((1, 1, 3))
     for opening in range(rng.choice((1, 1, 2))):
-        db = store.SqliteDatabase(str(folder / FILE), connect=disk.connect)
+        db = SqliteDatabase(str(folder / FILE), connect=disk.connect, log_limits=log_limits)
         with Ledger(Core(db)) as ledger:
             log.append(("ready",))
             writers = [

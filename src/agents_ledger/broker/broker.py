@@ -65,6 +65,7 @@ class Broker:
         tools: Iterable[OfferedTool] = (),
         summariser: Engine | AnswerFunction | None = None,
         poll_seconds: float = POLL_SECONDS,
+        recover_seconds: float = RECOVER_SECONDS,
     ) -> None:
         tools = tuple(tools)
         for tool in tools:
@@ -77,7 +78,7 @@ class Broker:
                 "It is an object with a `name` and a method `run(request)`.",
             )
         self.ledger = ledger
-        self._poll_seconds = poll_seconds
+        self._poll_seconds, self._recover_seconds = poll_seconds, recover_seconds
         self.policy = policy or Policy()
         self.queue = AsyncQueue(ledger)
         self._offered = {offered.tool.name: offered for offered in tools}
@@ -96,7 +97,7 @@ class Broker:
         self._serving = False
         self._closed = False
         self._monitoring: asyncio.Task[None] | None = None
-        self._recovered_at = -RECOVER_SECONDS
+        self._recovered_at = -recover_seconds
 
     @classmethod
     @asynccontextmanager
@@ -368,7 +369,7 @@ class Broker:
     async def _recover(self) -> None:
         """Now and then, release what dead processes held, and report lost workers."""
         now = asyncio.get_running_loop().time()
-        if now - self._recovered_at < RECOVER_SECONDS:
+        if now - self._recovered_at < self._recover_seconds:
             return
         self._recovered_at = now
         await self.ledger.recover()
