@@ -77,7 +77,7 @@ def section(
     used |= named(taken)
     if taken.get("properties"):
         yield ""
-        yield from table(taken)
+        yield from table(taken, ability.id)
     yield ""
     pieces = "pieces of " if ability.is_stream else ""
     if given.get("description"):
@@ -98,7 +98,7 @@ def type_section(name: str, schema: dict[str, Any]) -> Iterator[str]:
     if "prefixItems" in schema:
         yield list_kind(schema).capitalize() + "."
         return
-    yield from table(schema)
+    yield from table(schema, name)
 
 
 def with_inner(names: set[str], types: Mapping[str, Any]) -> list[str]:
@@ -130,12 +130,12 @@ def link(name: str) -> str:
     return f"[{name}](#{name.lower()})"
 
 
-def table(schema: dict[str, Any]) -> Iterator[str]:
+def table(schema: dict[str, Any], owner: str) -> Iterator[str]:
     yield "| field | type | meaning |"
     yield "|---|---|---|"
     for name, part in schema["properties"].items():
         optional = "" if name in schema.get("required", ()) else ", optional"
-        yield f"| `{name}` | {kind(part)}{optional} | {meaning(name, part)} |"
+        yield f"| `{name}` | {kind(part)}{optional} | {meaning(name, part, owner)} |"
 
 
 def kind(schema: dict[str, Any]) -> str:
@@ -161,8 +161,8 @@ def list_kind(schema: dict[str, Any]) -> str:
     return f"list of ({items})" if " or " in items else f"list of {items}"
 
 
-def meaning(name: str, schema: dict[str, Any]) -> str:
-    text = schema.get("description") or common_meaning(name)
+def meaning(name: str, schema: dict[str, Any], owner: str) -> str:
+    text = schema.get("description") or common_meaning(name, owner)
     default = schema.get("default")
     if default not in (None, "", (), [], {}) and not isinstance(default, dict):
         text = f"{text} Default: {default}.".strip()

@@ -243,7 +243,8 @@ def field_rows(value: type) -> Iterator[str]:
     notes = comments(value)
     for name, (hint, default) in declared(value).items():
         shown = "" if default is None else f"`{_value(value, default)}`"
-        yield f"| `{name}` | {cell(hint)} | {shown} | {notes.get(name) or common_meaning(name)} |"
+        meaning = notes.get(name) or common_meaning(name, value.__name__)
+        yield f"| `{name}` | {cell(hint)} | {shown} | {meaning} |"
 
 
 def _value(owner: type, default: str) -> str:
@@ -429,14 +430,14 @@ def tables() -> str:
         lines += [f"## {name}", ""]
         if about := prose(note):
             lines += [about, ""]
-        lines += ["| column | type | meaning |", "|---|---|---|", *columns(body), ""]
+        lines += ["| column | type | meaning |", "|---|---|---|", *columns(name, body), ""]
     views = (SQL / "views.sqlite.sql").read_text(encoding="utf-8")
     lines += ["## Views", "", "| view | what it shows |", "|---|---|"]
     lines += [f"| `{name}` | {prose(note)} |" for note, name in VIEW.findall(views)]
     return "\n".join(lines) + "\n"
 
 
-def columns(body: str) -> Iterator[str]:
+def columns(table: str, body: str) -> Iterator[str]:
     """A definition ends where a line ends with a comma outside of brackets, or with the table."""
     entry, meaning = "", ""
     for raw in [*body.splitlines(), ","]:
@@ -448,7 +449,7 @@ def columns(body: str) -> Iterator[str]:
         if name and not entry.startswith(CONSTRAINTS):
             for written, shown in SPELLED.items():
                 kind = kind.replace(written, shown)
-            yield f"| `{name}` | {cell(kind)} | {meaning or common_meaning(name)} |"
+            yield f"| `{name}` | {cell(kind)} | {meaning or common_meaning(name, table)} |"
         entry, meaning = "", ""
 
 

@@ -60,9 +60,7 @@ class UsageLine(Struct, frozen=True):
     key: str | None  # None: the turns do not say
     spent: Spent
     models: tuple[ModelUsage, ...] = ()  # most tokens first
-    shared_tokens: int = (
-        0  # of a session's thread, counted with the older session that has them too
-    )
+    shared_tokens: int = 0  # of the thread, counted for an older session that has the same turns
     parts: tuple[UsagePart, ...] = ()  # the same by model, project or agent, if requested
 
 

@@ -36,6 +36,7 @@ AND (
     )
 );
 
+-- Other names of sessions.
 CREATE VIEW session_aliases AS
 SELECT name AS alias, session_label, created_at, reason FROM names WHERE name <> session_label;
 
@@ -134,6 +135,7 @@ SELECT
     t.has_children, t.tool_call_count
 FROM turns t;
 
+-- The tool calls of each session's thread.
 CREATE VIEW agent_tool_calls AS
 SELECT
     c.id, c.message_id, COALESCE(s.origin_session_id, s.label) AS session_id, c.tool_name,
@@ -151,12 +153,14 @@ SELECT
     t.updated_at
 FROM bus_tasks t JOIN system_prompts p ON p.hash = t.system_prompt_hash;
 
+-- Calls of the bus with the columns of the specification.
 CREATE VIEW calls AS
 SELECT
     id, task_id, ability_name, parameters, status, details, created_at, updated_at,
     start_message_id, end_message_id
 FROM bus_calls;
 
+-- Messages of tasks that are complete, with the columns of the specification.
 CREATE VIEW task_messages AS
 SELECT id, task_id, role, content, timestamp, position FROM bus_messages WHERE partial = 0;
 
