@@ -23,7 +23,6 @@ from tests.trust.server_faults import Crew, Writer, judge, judge_recovery
 
 WRITERS = 64
 HANDLES = 4
-FAILOVERS_PER_LEDGER = 10
 ACKS_BETWEEN = 200
 RESUME_S = 120  # the lock of a silent primary ends after 20 s; the rest is a busy machine's
 
@@ -32,6 +31,7 @@ CRASH, MACHINE, SWITCHOVER = "crash", "machine", "switchover"
 # A primary without its cluster goes on for some seconds, and its clients still write to it.
 PARTITION, ISOLATION = "partition", "isolation"
 EVENTS = (CRASH, PARTITION, SWITCHOVER, MACHINE, ISOLATION)
+FAILOVERS_PER_LEDGER = len(EVENTS)
 ASYNCHRONOUS = "asynchronous"  # planted: commits do not wait for a standby
 
 
@@ -76,7 +76,7 @@ class Run:
         for finding in crew.findings:
             self._outcome.found(finding)
         for name, times in (*crew.errors.items(), ("facts", crew.acks())):
-            self._add(name, times)
+            self._note(name, times)
 
     def _write_through_failovers(self, address: str, crew: Crew, count: int) -> None:
         with contextlib.ExitStack() as stack:
@@ -101,14 +101,13 @@ class Run:
         watch.start()
         strike(self._cluster, event)
         _wait_for_acks(crew)
-        pause, note = round(watch.end(), 1), f"longest pause in s, {event}"
-        self._outcome.notes[note] = max(self._outcome.notes.get(note, 0), pause)
-        self._add(event, 1)
+        self._note(f"longest pause in s, {event}", round(watch.end(), 1))
+        self._note(event, 1)
         self._outcome.done += 1
         self._cluster.wait_until_healthy()
 
-    def _add(self, name: str, times: int) -> None:
-        self._outcome.notes[name] = self._outcome.notes.get(name, 0) + times
+    def _note(self, name: str, value: float) -> None:
+        harness.add_notes(self._outcome.notes, {name: value})
 
 
 def run(options: Options) -> Outcome:

