@@ -30,6 +30,8 @@ with closing(sqlite3.connect(":memory:")) as _songs:
         ("file:x.db", "does not begin with file:"),
         ("mysql://host/db", "does not begin with mysql://"),
         ("sqlite://x.db", "does not begin with sqlite://"),
+        ("sqlite:///x.db?read_from=standby", "is a file, which has no read_from"),
+        ("x.db?a=b&schema=team", "is a file, which has no schema"),
     ],
 )
 def test_what_can_be_no_address_makes_no_file(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
-from agents_ledger import AsyncLedger, Ledger, Refused
+from agents_ledger import AsyncLedger, Ledger, OutcomeUnknown, Refused, Unreachable
 from agents_ledger.ledger.maintenance import doctor
 from agents_ledger.model.ids import new_id
 from agents_ledger.store.postgres import standby
 from agents_ledger.store.postgres.address import split
+from agents_ledger.store.postgres.standby import POSITION
 from tests.builders import chain
+from tests.pgbouncer import pgbouncer
 from tests.trust import harness
 from tests.trust.server import OwnServer, own_server
 from tests.waiting import until
@@ -39,9 +43,10 @@ class Pair(NamedTuple):
             connection.execute("SELECT pg_wal_replay_pause()")
             paused = "SELECT pg_get_wal_replay_pause_state()"
             until(lambda: connection.execute(paused).fetchone() == ("paused",))
-            try:
-                yield
-            finally:
+        try:
+            yield
+        finally:
+            with psycopg.connect(self.standby, autocommit=True) as connection:
                 connection.execute("SELECT pg_wal_replay_resume()")
 
     def catch_up(self) -> None:
@@ -49,8 +54,8 @@ class Pair(NamedTuple):
             psycopg.connect(self.primary.address, autocommit=True) as connection,
             psycopg.connect(self.standby, autocommit=True) as behind,
         ):
-            [(length,)] = connection.execute(standby.LOG_LENGTH).fetchall()
-            until(lambda: behind.execute(standby.REPLAYED).fetchall()[0][0] >= length)
+            written = connection.execute(POSITION).fetchall()
+            until(lambda: behind.execute(POSITION).fetchall() >= written)
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +66,18 @@ def pair() -> Iterator[Pair]:
             yield Pair(primary, address)
 
 
+LEDGERS = "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+
+
 def backends(address: str) -> int:
     """How many connections of ledgers a server has."""
     with psycopg.connect(address, autocommit=True) as connection:
-        rows = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity"
-            " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-        ).fetchall()
-        return int(rows[0][0])
+        return int(connection.execute(f"SELECT count(*) {LEDGERS}").fetchall()[0][0])
+
+
+def end_backends(address: str) -> None:
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f"SELECT pg_terminate_backend(pid) {LEDGERS}")
 
 
 def test_reads_go_to_the_standby_once_it_has_what_was_written(pair: Pair) -> None:
@@ -165,6 +174,109 @@ def test_reads_go_to_the_primary_when_no_standby_answers(pair: Pair) -> None:
         for depth in (2, 3):
             ledger.record("main", "q", "r")
             assert ledger.thread("main").depth == depth
+
+
+def test_what_was_read_once_is_read_again_while_the_standby_lags(pair: Pair) -> None:
+    """On the primary too, when the standby did not answer just then."""
+    address = pair.address()
+    with Ledger.open(address) as ledger, Ledger.open(address) as other:
+        chain(ledger, "main", 1)
+        pair.catch_up()
+        assert ledger.thread("main").depth == 1
+        with pair.lagging():
+            newest = other.record("main", "q", "r")
+            assert ledger.head("main") != newest.id
+            end_backends(pair.standby)
+            assert ledger.head("main") == newest.id
+            assert ledger.get_turn(newest.id).depth == 2
+            assert ledger.thread("main").depth == 2
+
+
+def test_reads_go_back_to_the_standby_when_it_has_caught_up(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby, "LAG_PAUSE_SECONDS", 0)
+    address = pair.address()
+    with Ledger.open(address) as ledger, Ledger.open(address) as other:
+        chain(ledger, "main", 1)
+        with pair.lagging():
+            assert ledger.thread("main").depth == 1
+        pair.catch_up()
+        assert ledger.thread("main").depth == 1
+        with pair.lagging():
+            other.record("main", "q", "r")
+            assert ledger.thread("main").depth == 1
+
+
+def test_a_standby_behind_a_pooler_is_not_read(pair: Pair) -> None:
+    """The next transaction may be on another server than the one that was looked at."""
+    with pgbouncer(pair.standby, "transaction") as pooler, contextlib.ExitStack() as stack:
+        socket = pair.primary.address.split("host=")[1]
+        port = urlsplit(pooler).port
+        schema = f"ledger_{new_id().lower()}"
+        hosts = f"host={socket},127.0.0.1&port=5432,{port}&schema={schema}"
+        address = f"postgresql://postgres@/postgres?{hosts}"
+        ledger = stack.enter_context(Ledger.open(f"{address}&read_from=standby"))
+        other = stack.enter_context(Ledger.open(f"{address}&target_session_attrs=read-write"))
+        chain(ledger, "main", 1)
+        pair.catch_up()
+        assert ledger.thread("main").depth == 1
+        with pair.lagging():
+            other.record("main", "q", "r")
+            assert ledger.thread("main").depth == 2
+
+
+def test_a_role_without_rights_on_the_server_reads_the_standby(pair: Pair) -> None:
+    address = pair.address()
+    with psycopg.connect(pair.primary.address, autocommit=True) as connection:
+        connection.execute("CREATE ROLE ada LOGIN; GRANT CREATE ON DATABASE postgres TO ada")
+    with Ledger.open(address.replace("postgres@", "ada@")) as ledger:
+        chain(ledger, "main", 3)
+        pair.catch_up()
+
+        assert ledger.thread("main").depth == 3
+        assert backends(pair.standby) == 1
+
+
+def test_a_promoted_standby_is_written_and_a_former_primary_is_not_read() -> None:
+    with own_server() as former, harness.workplace(on_disk=True) as folder:
+        former.set("fsync = off")
+        with former.replica(folder) as promoted:
+            pair = Pair(former, promoted)
+            address = pair.address()
+            with Ledger.open(address) as ledger:
+                chain(ledger, "main", 1)
+                pair.catch_up()
+                assert ledger.thread("main").depth == 1
+                with psycopg.connect(promoted, autocommit=True) as connection:
+                    connection.execute("SELECT pg_promote()")
+                with psycopg.connect(former.address, autocommit=True) as connection:
+                    # Its log goes on for a while, and is longer than the other one from now on.
+                    connection.execute(
+                        "CREATE TABLE unreplicated AS SELECT generate_series(1, 9999)"
+                    )
+                (former.server.pgdata / "standby.signal").touch()
+                former.restart("fast")
+                # The second one finds the former primary, which is a standby now.
+                with Ledger.open(address) as opened_later:
+                    for depth in range(2, 8, 2):
+                        record_through_failover(ledger)
+                        assert ledger.thread("main").depth == depth
+                        record_through_failover(opened_later)
+                        assert opened_later.thread("main").depth == depth + 1
+                assert ledger.audit() == ()
+
+
+def record_through_failover(ledger: Ledger) -> None:
+    """Make the call again, as the errors of a failover ask for."""
+    turn_id = new_id()
+
+    def is_recorded() -> bool:
+        with contextlib.suppress(Unreachable, OutcomeUnknown):
+            return ledger.record("main", "q", "r", id=turn_id).id == turn_id
+        return False
+
+    until(is_recorded)
 
 
 def test_writes_go_to_the_primary_whichever_host_is_named_first(pair: Pair) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -87,18 +88,45 @@ def test_a_retry_waits_for_what_the_first_try_stored(unconfirmed: Unconfirmed) -
     assert call.result(PATIENCE_S) == record() == turn_id
 
 
-def test_a_standby_takes_no_writes_and_says_what_to_do(server: OwnServer) -> None:
+@contextmanager
+def demoted(server: OwnServer) -> Iterator[None]:
+    """The server is a standby meanwhile, with all that it has committed."""
+    signal = server.server.pgdata / "standby.signal"
+    signal.touch()
+    server.restart("fast")
+    try:
+        yield
+    finally:
+        signal.unlink()
+        server.restart("fast")
+
+
+def test_a_handle_that_writes_refuses_a_standby_and_says_what_to_do(server: OwnServer) -> None:
     with Ledger.open(server.address) as ledger:
         ledger.record("main", "q", "r")
-        signal = server.server.pgdata / "standby.signal"
-        signal.touch()
-        server.restart("fast")
-        try:
-            with pytest.raises(Unreachable, match="is a standby") as refused:
-                ledger.record("main", "q2", "r2")
-            assert "retry the call" in (refused.value.hint or "")
-            assert ledger.thread("main").turns
-        finally:
-            signal.unlink()
-            server.restart("fast")
-        ledger.record("main", "q3", "r3")
+        with demoted(server):
+            for call in (lambda: ledger.fork("main", label="other"), lambda: ledger.thread("main")):
+                with pytest.raises(Unreachable, match="is a standby") as refused:
+                    call()
+                assert "retry the call" in (refused.value.hint or "")
+            with pytest.raises(Unreachable, match="is a standby"):
+                Ledger.open(server.address)
+            with Ledger.open(server.address, read_only=True) as reader:
+                assert reader.thread("main").turns
+        ledger.record("main", "q2", "r2")
+
+
+def test_what_a_demoted_server_keeps_is_neither_refused_nor_shown(
+    server: OwnServer, unconfirmed: Unconfirmed
+) -> None:
+    ledger, turn_id = unconfirmed.ledger, new_id()
+    call = unconfirmed.begin(lambda: ledger.record("main", "q", "r", id=turn_id))
+    with demoted(server):
+        # The first try is stored there, the second one refused: together they prove nothing.
+        with pytest.raises(OutcomeUnknown, match="is a standby") as unknown:
+            call.result(PATIENCE_S)
+        assert unknown.value.turn_id == turn_id
+        with pytest.raises(Unreachable):
+            ledger.get_turn(turn_id)
+        with Ledger.open(server.address, read_only=True) as reader:
+            assert reader.get_turn(turn_id)

@@ -32,8 +32,9 @@ PASSWORD = "trust"  # the servers trust the loopback interface
 READY_S = 240
 TTL_S = 20  # the least that Patroni allows: after this a silent primary has lost its lock
 
-Link = Literal["clients", "peers", "api", "etcd"]
-LINKS: tuple[Link, ...] = ("clients", "peers", "api", "etcd")
+Link = Literal["clients", "checks", "peers", "api", "etcd"]
+CLIENT_LINKS: tuple[Link, ...] = ("clients", "checks")
+LINKS: tuple[Link, ...] = (*CLIENT_LINKS, "peers", "api", "etcd")
 
 HAPROXY = """\
 global
@@ -98,6 +99,7 @@ class Node:
         """What the proxy forwards for this node."""
         targets: dict[Link, int] = {
             "clients": self.own_sql,
+            "checks": self.own_api,
             "peers": self.own_sql,
             "api": self.own_api,
             "etcd": self._cluster.etcd_port,
@@ -252,7 +254,7 @@ class Cluster:
     def _start_front(self) -> None:
         servers = [
             f"  server {node.name} 127.0.0.1:{node.ports['clients']}"
-            f" check port {node.ports['api']}\n"
+            f" check port {node.ports['checks']}\n"
             for node in self.nodes.values()
         ]
         haproxy, pgbouncer = self.folder / "haproxy.cfg", self.folder / "pgbouncer.ini"
@@ -276,9 +278,9 @@ class Cluster:
     # -- what happens to it ----------------------------------------------------------------------
 
     def isolate(self, node: Node, *, from_clients: bool) -> None:
-        """Cut a node off from the other nodes and etcd, perhaps also from clients."""
+        """Cut a node off from the other nodes and etcd, perhaps also from clients and HAProxy."""
         for link in LINKS:
-            if from_clients or link != "clients":
+            if from_clients or link not in CLIENT_LINKS:
                 self._tell_proxy("cut", node.ports[link])
 
     def rejoin(self, node: Node) -> None:

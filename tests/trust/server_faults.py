@@ -89,16 +89,18 @@ class Writer(threading.Thread):
     def perform(self, action: Callable[[], Any], *facts: Fact) -> Any:
         """Make a call until it is done, and see whether its errors tell the truth."""
         end = time.monotonic() + PATIENCE_SECONDS
+        may_be_stored = False
         while time.monotonic() < end:
             try:
                 result = action()
             except StoreUnavailable as error:
                 name = type(error).__name__
                 self.crew.errors[name] = self.crew.errors.get(name, 0) + 1
-                if facts[0][0] == "turn" and isinstance(error, OutcomeUnknown):
+                may_be_stored |= isinstance(error, OutcomeUnknown)
+                if facts[0][0] == "turn" and may_be_stored:
                     continue  # with the same id: stored once
                 if self._stored(facts):
-                    if not isinstance(error, OutcomeUnknown):
+                    if not may_be_stored:
                         self.crew.findings.append(f"stored, though told {name}: {error}")
                     result = None
                 else:

@@ -22,8 +22,10 @@ T = TypeVar("T")
 Engine = Literal["sqlite", "postgresql"]
 Row = tuple[Any, ...]
 
-_SCHEMES = ("postgresql://", "postgres://", "sqlite:///")
+_SERVER_SCHEMES = ("postgresql://", "postgres://")
+_SCHEMES = (*_SERVER_SCHEMES, "sqlite:///")
 _SCHEME = re.compile(r"file:|sqlite:/{0,3}|[A-Za-z][A-Za-z0-9+.-]+://")
+_SERVER_OPTION = re.compile(r"[?&](schema|read_from)=")
 _ADDRESSES = "Give a file's path, or postgresql://USER@HOST/DATABASE."
 
 
@@ -213,6 +215,9 @@ def _check_address(given: object) -> str:
     scheme = _SCHEME.match(address)
     if scheme and scheme[0] not in _SCHEMES:
         raise Refused(f"a ledger's address does not begin with {scheme[0]}", _ADDRESSES)
+    option = _SERVER_OPTION.search(address)
+    if option and not address.startswith(_SERVER_SCHEMES):
+        raise Refused(f"{address} is a file, which has no {option[1]}", _ADDRESSES)
     return address
 
 
@@ -221,7 +226,7 @@ def open_database(
 ) -> Database:
     """A ledger's database by its address, brought to the newest schema."""
     address = _check_address(address)
-    if address.startswith(("postgresql://", "postgres://")):
+    if address.startswith(_SERVER_SCHEMES):
         with needed("postgres", "a ledger on PostgreSQL"):
             from agents_ledger.store.postgres.engine import PostgresDatabase
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from agents_ledger.model.errors import OutcomeUnknown
+from agents_ledger.model.errors import OutcomeUnknown, StoreUnavailable
 from agents_ledger.store.concurrency.interrupts import Hold
 from agents_ledger.store.concurrency.leader_queue import LeaderQueue, Member
-from agents_ledger.store.database import UNDONE, CommitCallback, ServerWork, Work
+from agents_ledger.store.database import UNDONE, CommitCallback, ServerWork, Transaction, Work
 
 LEADERS = 2
 BATCH_MAX = 128
@@ -81,7 +81,7 @@ class CallQueue(LeaderQueue):
                 self._fail(members, error)
                 return
             for member in members:
-                member.alone = member.work.repeat
+                member.alone = _Repeat(member.work)
         except Exception as error:
             self._fail(members, error)
         else:
@@ -92,10 +92,25 @@ class CallQueue(LeaderQueue):
                     member.result = result
 
     def _do_alone(self, work: Work[Any]) -> Any:
-        return self._server.write_alone(work)
+        try:
+            return self._server.write_alone(work)
+        except StoreUnavailable as error:
+            if isinstance(work, _Repeat) and not isinstance(error, OutcomeUnknown):
+                raise OutcomeUnknown(f"the connection was lost, and then: {error}") from error
+            raise
 
     def _answer_alone(self, work: Work[Any], answer: CommitCallback) -> None:
-        answer_with(answer, partial(self._server.write_alone, work))
+        answer_with(answer, partial(self._do_alone, work))
+
+
+class _Repeat:
+    """A work whose answer was lost. Until it is done again, nobody knows whether it is stored."""
+
+    def __init__(self, work: ServerWork) -> None:
+        self._work = work
+
+    def __call__(self, tx: Transaction) -> Any:
+        return self._work.repeat(tx)
 
 
 def answer_with(answer: CommitCallback, function: Callable[[], Any]) -> None:

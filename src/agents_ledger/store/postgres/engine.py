@@ -53,14 +53,20 @@ from agents_ledger.store.postgres.errors import ASK_FOR_RIGHTS, translate
 from agents_ledger.store.postgres.query import run_query
 from agents_ledger.store.postgres.server_watch import Watch
 from agents_ledger.store.postgres.server_watch import WatchedConnection as Connection
-from agents_ledger.store.postgres.standby import LOG_LENGTH, Behind, NotingAnswer, Standby
+from agents_ledger.store.postgres.standby import (
+    Behind,
+    NotingAnswer,
+    Position,
+    Standby,
+    position,
+)
 from agents_ledger.store.postgres.statements import WORDS, PostgresTransaction
 from agents_ledger.store.postgres.writer import PostgresWriter
 from agents_ledger.store.sealed_cache import SealedCache
 from agents_ledger.store.text import unescape_rows
 
 T = TypeVar("T")
-Kind = Literal["read", "write", "migrate"]
+Kind = Literal["read", "read anywhere", "write", "migrate"]
 
 POOL_MAX = 10
 WAIT_SECONDS = 30.0
@@ -112,6 +118,7 @@ class PostgresDatabase:
                 direct = postgres_address.to_standby if read_only else postgres_address.to_primary
                 self._conninfo = direct(limited)
         self._begin = _beginnings(self.schema, wait_seconds)
+        self._read_kind: Kind = "read anywhere" if read_only else "read"
         self._newest = migrations.newest()
         self._read_only = read_only
         self.wait_seconds = wait_seconds
@@ -154,7 +161,7 @@ class PostgresDatabase:
         """Bring the schema up to date, while everyone else who opens it waits."""
         connection = self.connect()
         try:
-            current = self.attempt(connection, "read", self._version)
+            current = self.attempt(connection, self._read_kind, self._version)
             if current is None and (self._read_only or not create):
                 raise NotFound(
                     f"there is no ledger at {self.address}",
@@ -197,8 +204,9 @@ class PostgresDatabase:
 
         A pooler gives its clients process ids of its own, for cancelling.
         """
-        row = connection.execute("SELECT pg_backend_pid()").fetchone()
-        if row is None or row[0] != connection.info.backend_pid:
+        [(pid,)] = connection.execute("SELECT pg_backend_pid()").fetchall()
+        if pid != connection.info.backend_pid:
+            connection.is_pooled = True
             connection.prepare_threshold = None
         watch.add(connection)
 
@@ -265,8 +273,8 @@ class PostgresDatabase:
             sql = f'SELECT * FROM "{self.schema}".{call.function}({marks})'
             connection = self._take_connection(hold)
             try:
-                rows = hold.interruptible(connection.execute, sql, values).fetchall()
-                connection.check_confirmed()
+                with connection.confirmed():
+                    rows = hold.interruptible(connection.execute, sql, values).fetchall()
                 return call.results(unescape_rows(rows))
             except psycopg.Error as error:
                 if connection.closed:
@@ -321,7 +329,8 @@ class PostgresDatabase:
         hold: Hold = NOT_HELD,
     ) -> T:
         """Do `work` in one transaction."""
-        cache = self._cache if kind == "read" else None
+        only_reads = kind in ("read", "read anywhere")
+        cache = self._cache if only_reads else None
         try:
             began = self._began(connection, kind)
             if kind == "write":
@@ -337,12 +346,15 @@ class PostgresDatabase:
             connection.close()
             raise
         try:
-            # Nothing that was read needs a commit, and nothing that a query set shall stay.
-            connection.execute("ROLLBACK" if kind == "read" else COMMIT, prepare=False)
-            connection.check_confirmed()
+            if only_reads:
+                # Nothing that was read needs a commit, and nothing that a query set shall stay.
+                connection.execute("ROLLBACK", prepare=False)
+            else:
+                with connection.confirmed():
+                    connection.execute(COMMIT, prepare=False)
         except psycopg.OperationalError as error:
             undone = isinstance(error, (pg.SerializationFailure, pg.DeadlockDetected))
-            if undone or kind == "read":
+            if undone or only_reads:
                 raise
             # The connection broke after COMMIT was sent: the server may have committed. Doing the
             # work again, as for other broken connections, could record a turn twice.
@@ -354,7 +366,7 @@ class PostgresDatabase:
             return connection.execute(self._begin[kind], prepare=False)
         except pg.FeatureNotSupported as error:  # READ WRITE on a server that is in recovery
             raise Unreachable(
-                f"{self.address} is a standby, which takes no writes: {error}",
+                f"{self.address} is a standby: {error}",
                 "During a failover, retry the call. Otherwise use an address that leads to the"
                 " primary, or open the ledger with read_only=True.",
             ) from error
@@ -413,24 +425,24 @@ class PostgresDatabase:
     def read(self, work: Work[T]) -> T:
         self._check_usable()
         with self._errors():
-            return self._transact("read", work)
+            return self._transact(self._read_kind, work)
 
     def read_anywhere(self, work: Work[T]) -> T:
         if self._standby is None:
             return self.read(work)
         self._check_usable()
         with self._errors():
+            noted = self._standby.noting(work)
             try:
-                return self._standby.read(partial(self._read_once, work=work))
+                return self._standby.read(partial(self._read_once, work=noted))
             except Behind:
-                return self._transact("read", work)
+                return self._transact("read", noted)
 
     def _read_once(self, connection: Connection, hold: Hold, work: Work[T]) -> T:
-        return self.attempt(connection, "read", work, hold)
+        return self.attempt(connection, "read anywhere", work, hold)
 
-    def log_length(self) -> int:
-        [(length,)] = self._transact("read", lambda tx: tx.execute(LOG_LENGTH))
-        return int(length)
+    def position(self) -> Position:
+        return self._transact("read", position)
 
     def read_at_once(self, work: Work[T]) -> T:
         raise Locked("a database server is asked over the network, and its answer waited for")
@@ -443,7 +455,9 @@ class PostgresDatabase:
         with self._errors():
             connection = self.connect()
             try:
-                return self.attempt(connection, "read", lambda tx: run_query(tx.cursor, sql))
+                return self.attempt(
+                    connection, self._read_kind, lambda tx: run_query(tx.cursor, sql)
+                )
             finally:
                 connection.close()
 
@@ -495,9 +509,13 @@ def _beginnings(schema: str, wait_seconds: float) -> dict[Kind, str]:
     write = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
     path = f'SET LOCAL search_path TO "{schema}"'
     lock = f"hashtext('agents_ledger:{schema}')"
+    # One snapshot for all statements of a read, as on SQLite.
+    read = "BEGIN ISOLATION LEVEL REPEATABLE READ"
     return {
-        # One snapshot for all statements of a read, as on SQLite.
-        "read": f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {path}",
+        # A standby refuses READ WRITE. A handle that writes would miss there what it has written,
+        # and during a failover a former primary shows what no other server has.
+        "read": f"{read} READ WRITE; SET TRANSACTION READ ONLY; {path}",
+        "read anywhere": f"{read} READ ONLY; {path}",
         "write": f"{write}; {path}; SET LOCAL lock_timeout TO {int(wait_seconds * 1000)};"
         f" SET LOCAL idle_in_transaction_session_timeout TO {IDLE_SECONDS * 1000};"
         f" {'; '.join(f'SET LOCAL {setting}' for setting in LOOK_UP)};"

@@ -13,7 +13,8 @@ import socket
 import threading
 import time
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -27,6 +28,7 @@ CHECKS = 4  # in the time after which an answer is overdue
 class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that can be shut down while another thread waits on it."""
 
+    is_pooled = False  # a pooler stands before the server
     waiting_since: float | None = None
     _descriptor: int | None = None
     _warning = ""
@@ -43,12 +45,14 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         if notice.sqlstate == PLAIN_WARNING:
             self._warning = notice.message_primary or "warning"
 
-    def check_confirmed(self) -> None:
-        """Raise if the commit was reported with a warning: the wait for a standby was cancelled,
-        and a failover may lose what is committed here."""
-        warning, self._warning = self._warning, ""
-        if warning:
-            raise OutcomeUnknown(f"the commit is not confirmed by a standby: {warning}")
+    @contextmanager
+    def confirmed(self) -> Iterator[None]:
+        """Raise if a commit within the block is reported with a warning: the wait for a standby was
+        cancelled, and a failover may lose what is committed here."""
+        self._warning = ""
+        yield
+        if self._warning:
+            raise OutcomeUnknown(f"the commit is not confirmed by a standby: {self._warning}")
 
     def wait(self, *args: Any, **kwargs: Any) -> Any:
         self.waiting_since = time.monotonic()

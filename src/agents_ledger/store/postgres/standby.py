@@ -1,23 +1,22 @@
 """Reads from a standby of the server, for a handle that writes to the primary.
 
-What a handle reads includes what it has written: after a write the primary is asked how long its
-log is, and a standby is read once it has replayed that much. Until then, and where no standby
-answers, the primary is read.
+What a handle reads includes what it has written and what it has read before: it remembers up to
+where in the server's log that was, and a standby is read once it has replayed that much. Until
+then, and where no standby answers, the primary is read.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from agents_ledger.store.concurrency.interrupts import Hold, held
-from agents_ledger.store.database import CommitCallback
+from agents_ledger.store.database import CommitCallback, Transaction, Work
 from agents_ledger.store.postgres.server_watch import Watch
 from agents_ledger.store.postgres.server_watch import WatchedConnection as Connection
 
@@ -26,16 +25,48 @@ T = TypeVar("T")
 # A standby that does not give a connection within this time is left alone for a while.
 CONNECT_SECONDS = 2.0
 PAUSE_SECONDS = 10.0
+# A standby is usually behind for less than this; one that is behind for longer is left alone.
+CATCH_UP_SECONDS = 0.05
+LAG_PAUSE_SECONDS = 1.0
+CHECK_SECONDS = 0.002
 # Connections are made anew after this time: one may lead to the primary, from when no standby was
 # there.
 LIFETIME_SECONDS = 300.0
 
-LOG_LENGTH = "SELECT CAST(pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') AS BIGINT)"
-# Of a server that is no standby nothing is left to be replayed.
-REPLAYED = """
-    SELECT CASE WHEN pg_is_in_recovery()
-        THEN CAST(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0') AS BIGINT) END
+# Where a server's log ends. A standby's timeline is the newest that is noted in its control file:
+# after a failover this may take until its next restartpoint, but a former primary, whose log went
+# another way, never has the new one.
+POSITION = """
+    SELECT
+        CASE WHEN pg_is_in_recovery()
+        THEN GREATEST(
+            (SELECT timeline_id FROM pg_control_checkpoint()),
+            (SELECT min_recovery_end_timeline FROM pg_control_recovery())
+        )
+        ELSE
+            (SELECT CAST(CAST('x' || left(name, 8) AS BIT(32)) AS INTEGER)
+            FROM pg_walfile_name(pg_current_wal_insert_lsn()) AS name)
+        END,
+        CAST(
+            pg_wal_lsn_diff(
+                CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+                ELSE pg_current_wal_insert_lsn() END,
+                '0/0'
+            ) AS BIGINT
+        )
 """
+
+
+class Position(NamedTuple):
+    """A place in the log. A later timeline includes what was kept of earlier ones."""
+
+    timeline: int
+    length: int
+
+
+def position(tx: Transaction) -> Position:
+    [row] = tx.execute(POSITION)
+    return Position(*row)
 
 
 class Behind(Exception):
@@ -43,8 +74,8 @@ class Behind(Exception):
 
 
 class Primary(Protocol):
-    def log_length(self) -> int:
-        """How much the primary has written to its log, by LOG_LENGTH."""
+    def position(self) -> Position:
+        """Where the primary's log ends."""
 
     def configure(self, connection: Connection, watch: Watch) -> None:
         """Prepare a connection that was just made."""
@@ -65,30 +96,44 @@ class Standby:
             configure=lambda connection: primary.configure(connection, self._watch),
             open=True,
         )
-        self._guard = threading.Lock()
-        self._written = True  # by this handle, since the primary was asked
-        self._required = 0  # length of the log that has to be replayed
+        self._asking = threading.Lock()
+        self._guard = threading.Lock()  # of _required
+        self._has_written = True  # this handle, since the primary was asked
+        self._required = Position(0, 0)
         self._paused_until = 0.0
-        self._replayed: weakref.WeakKeyDictionary[Connection, int] = weakref.WeakKeyDictionary()
 
     def note_write(self) -> None:
         """What is read from now on includes what was committed before."""
-        self._written = True
+        self._has_written = True
+
+    def noting(self, work: Work[T]) -> Work[T]:
+        """A work that reads; what is read after it includes what it has read."""
+
+        def noted(tx: Transaction) -> T:
+            result = work(tx)
+            self._require(position(tx))
+            return result
+
+        return noted
+
+    def _require(self, read: Position) -> None:
+        with self._guard:
+            self._required = max(self._required, read)
 
     def read(self, attempt: Callable[[Connection, Hold], T]) -> T:
         """What `attempt` reads on a standby; Behind if it has to be read from the primary."""
         if time.monotonic() < self._paused_until:
             raise Behind
-        required = self._log_length()
+        required = self._required_position()
         with held() as hold:
             try:
                 connection = self._pool.getconn(hold.wait_seconds(CONNECT_SECONDS, CONNECT_SECONDS))
             except PoolTimeout as error:
                 hold.check()
-                self._paused_until = time.monotonic() + PAUSE_SECONDS
+                self._pause(PAUSE_SECONDS)
                 raise Behind from error
             try:
-                self._check_replayed(connection, required)
+                self._await(connection, required, hold)
                 return attempt(connection, hold)
             except psycopg.Error as error:
                 # It was lost, or what is replayed removes what this read still needs.
@@ -96,27 +141,33 @@ class Standby:
             finally:
                 self._pool.putconn(connection)
 
-    def _log_length(self) -> int:
-        with self._guard:
-            if self._written:
-                self._written = False
-                try:
-                    self._required = self._primary.log_length()
-                except BaseException:
-                    self._written = True
-                    raise
-            return self._required
+    def _pause(self, seconds: float) -> None:
+        self._paused_until = time.monotonic() + seconds
 
-    def _check_replayed(self, connection: Connection, required: int) -> None:
-        """Before the snapshot of the read is taken."""
-        if self._replayed.get(connection, -1) >= required:
-            return
-        [(replayed,)] = connection.execute(REPLAYED).fetchall()
-        if replayed is None:
-            return
-        self._replayed[connection] = replayed
-        if replayed < required:
+    def _required_position(self) -> Position:
+        # Who comes while the primary is asked may have written too, and waits for its answer.
+        with self._asking:
+            if self._has_written:
+                self._has_written = False
+                try:
+                    self._require(self._primary.position())
+                except BaseException:
+                    self._has_written = True
+                    raise
+        return self._required
+
+    def _await(self, connection: Connection, required: Position, hold: Hold) -> None:
+        """Wait for the standby, before the snapshot of the read is taken."""
+        if connection.is_pooled:  # another server may answer the next transaction
+            self._pause(PAUSE_SECONDS)
             raise Behind
+        end = time.monotonic() + CATCH_UP_SECONDS
+        while Position(*connection.execute(POSITION).fetchall()[0]) < required:
+            if time.monotonic() > end:
+                self._pause(LAG_PAUSE_SECONDS)
+                raise Behind
+            time.sleep(CHECK_SECONDS)
+            hold.check()
 
     def close(self) -> None:
         self._pool.close()
