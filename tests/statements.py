@@ -96,8 +96,16 @@ class Watched:
 
     def read(self, work: Work[T]) -> T:
         """The database's own, with every statement noted."""
+        return self.noted(self._db.read, work)
+
+    def read_anywhere(self, work: Work[T]) -> T:
+        """The database's own, with every statement noted."""
+        return self.noted(self._db.read_anywhere, work)
+
+    def noted(self, read: Callable[[Work[T]], T], work: Work[T]) -> T:
+        """What `read` returns for `work`, whose statements are noted."""
         self.ran = []
-        return self._db.read(lambda tx: work(cast(Transaction, _WatchedTransaction(tx, self))))
+        return read(lambda tx: work(cast(Transaction, _WatchedTransaction(tx, self))))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._db, name)

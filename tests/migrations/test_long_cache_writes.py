@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,27 +9,11 @@ from agents_ledger import Ledger, Usage
 from agents_ledger.importers.pipeline import rederive
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths
+from tests.migrations.earlier import downgrade
 from tests.raw import Raw
 
 USAGE = {"input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 1000}
 KEPT = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 1000}
-
-
-def schema_24(address: str) -> None:
-    """Make a ledger what the version before had made of it."""
-    with Raw(address) as raw:
-        guards = []
-        if raw.engine == "sqlite":  # a column that guards name cannot be dropped
-            guards = raw.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
-        for name, _ in guards:
-            raw.execute(f"DROP TRIGGER {name}")
-        cascade = "" if raw.engine == "sqlite" else "CASCADE"
-        for table in ("turns", "usage_sums"):
-            raw.execute(f"ALTER TABLE {table} DROP COLUMN long_cache_write_tokens {cascade}")
-        for _, sql in guards:
-            raw.execute(re.sub(r"long_cache_write_tokens,|, long_cache_write_tokens", "", sql))
-        raw.execute("DROP TABLE ledger_settings")
-        raw.execute("DELETE FROM schema_migrations WHERE number >= 25")
 
 
 def test_a_ledger_of_the_version_before_gets_the_count_from_its_source_records(
@@ -45,7 +28,7 @@ def test_a_ledger_of_the_version_before_gets_the_count_from_its_source_records(
         ledger.record("main", "q", "r")
         ledger.summarise()
         wanted = ledger.usage().total
-    schema_24(address)
+    downgrade(address, to=24)
     with Raw(address) as raw:  # the hash of what was derived had no such count in it
         raw.execute("UPDATE turns SET request_hash = NULL WHERE projected = 1")
 
@@ -64,7 +47,7 @@ def test_a_file_that_nobody_has_upgraded_yet_says_what_was_used(tmp_path: Path) 
     with Ledger.open(address) as ledger:
         ledger.record("main", "q", "r", usage=Usage(10, 5))
         ledger.summarise()
-    schema_24(address)
+    downgrade(address, to=24)
 
     with Ledger.open(address, read_only=True) as ledger:
         assert ledger.usage().total.total_tokens == 15

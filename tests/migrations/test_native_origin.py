@@ -11,25 +11,12 @@ from agents_ledger import Ledger
 from agents_ledger.ledger.maintenance.copying import copy
 from tests.importers.claude_log import SESSION, Log, text, tool
 from tests.importers.helping import import_paths
-from tests.migrations.test_long_cache_writes import schema_24
+from tests.migrations.earlier import downgrade
 from tests.raw import Raw
 from tests.tasking import a_talk
 
 IMPORTED = f"claude-code:{SESSION}"
 SUBAGENT = "claude-code:agent-abc"  # its log was never seen
-
-
-def schema_21(address: str) -> None:
-    """Make a ledger what version 0.1.0 had made of it."""
-    schema_24(address)
-    with Raw(address) as raw, raw.unguarded():
-        raw.execute("UPDATE sessions SET origin = NULL WHERE origin = 'native'")
-        raw.execute("UPDATE sessions SET origin = NULL WHERE origin_session_id IS NULL")
-        raw.execute("DROP INDEX idx_session_import_requests_run")
-        raw.execute("DROP INDEX idx_messages_task")
-        raw.execute("ALTER TABLE messages DROP COLUMN task_id")
-        raw.execute("ALTER TABLE messages DROP COLUMN timestamp")
-        raw.execute("DELETE FROM schema_migrations WHERE number >= 22")
 
 
 def fill(ledger: Ledger, folder: Path) -> None:
@@ -57,7 +44,7 @@ def test_a_ledger_of_the_version_before_is_brought_up_to_date(
         fill(ledger, tmp_path)
     with Raw(address) as raw:
         before = raw.dump()
-    schema_21(address)
+    downgrade(address, to=21)
 
     with Ledger.open(address) as ledger:
         assert ledger.audit() == ()
@@ -80,7 +67,7 @@ def test_a_file_that_nobody_has_upgraded_yet_can_be_read(tmp_path: Path) -> None
     address = str(tmp_path / "ledger.db")
     with Ledger.open(address) as ledger:
         fill(ledger, tmp_path)
-    schema_21(address)
+    downgrade(address, to=21)
 
     with Ledger.open(address, read_only=True) as ledger:
         native = {session.label for session in ledger.sessions(origin="native")}

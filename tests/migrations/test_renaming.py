@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from agents_ledger import Ledger, Refused
-from tests.migrations.test_native_origin import schema_21
+from tests.migrations.earlier import downgrade
 from tests.raw import Raw
 
 EARLIER = {
@@ -36,7 +36,7 @@ def test_a_session_of_a_ledger_of_the_version_before_is_renamed(
             raw.execute(statement)
     with Ledger.open(address) as ledger, pytest.raises(Refused, match="only grows"):
         ledger.rename("old", "new")
-    schema_21(address)
+    downgrade(address, to=21)
 
     with Ledger.open(address) as ledger:
         assert ledger.rename("old", "new").thread_id == turn.id

@@ -255,6 +255,10 @@ class Machine(RuleBasedStateMachine):
     def respond(self, number: int, answer: str | None) -> None:
         turn = self.live(number)
         ref = self.ref.turns[turn.id]
+        spoke = ref.streamed or any(step[0] == "assistant" for step in ref.steps)
+        if answer is None and not spoke:
+            self.attempt(Refused, lambda: turn.respond(None))
+            return
         session = self.ref.sessions[self.ref.names[ref.label]]
         follows = session.head == ref.parent
         told = self.attempt(

@@ -18,8 +18,8 @@ def watched(ledger: Ledger) -> Iterator[tuple[Ledger, list[str]]]:
     names: list[str] = []
 
     class Noting(Watched):
-        def read(self, work):  # type: ignore[no-untyped-def]
-            value = super().read(work)
+        def noted(self, read, work):  # type: ignore[no-untyped-def]
+            value = super().noted(read, work)
             names.extend(name for name, _ in self.ran)
             return value
 

@@ -192,14 +192,15 @@ def fork(
     It gets the persona of the target session, which may be narrower than that of its turns, or else
     of the turn.
     """
-    turn_id = threads.resolve(tx, target)
+    # Locked before its head is read: a task that is derived again may replace its last turn.
+    pointer = _find_renamed(tx, target)
+    turn_id = pointer.thread_id if pointer else threads.resolve_turn(tx, target)
     if turn_id is None:
         raise Refused(f"session {target!r} is empty", "Fork from a turn.")
     _check_sealed(tx, turn_id)
     # The session's own persona first: it may have been demoted since its last turn, and a fork must
     # not regain what it lost.
-    session_named = find(tx, target)
-    own = session_named.persona_id if session_named else threads.place_of(tx, turn_id).persona_id
+    own = pointer.persona_id if pointer else threads.place_of(tx, turn_id).persona_id
     persona = persona_id or own or DEFAULT_PERSONA
     head: str | None = turn_id
     if before:

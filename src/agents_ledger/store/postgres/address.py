@@ -40,24 +40,24 @@ class LedgerAddress(NamedTuple):
 
 def split(address: str) -> LedgerAddress:
     start, options = _options(address)
-    schema = _own(options, "schema") or "agents_ledger"
+    schema = _own(options, "schema", default="agents_ledger")
     # The name is put into SQL text as it is, so nothing that needs quoting may pass.
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
         raise Refused(
             f"{schema!r} cannot name a PostgreSQL schema",
             "Use small letters, digits and underscores.",
         )
-    read_from = _own(options, "read_from") or "primary"
+    read_from = _own(options, "read_from", default="primary")
     if read_from not in ("primary", "standby"):
         raise Refused(f"read_from is {read_from!r:.80}", "It is primary or standby.")
     return LedgerAddress(_joined(start, options), schema, read_from == "standby")
 
 
-def _own(options: list[str], name: str) -> str | None:
+def _own(options: list[str], name: str, *, default: str) -> str:
     """The value of an option of ours, which is removed; the last one counts."""
     ours = [option for option in options if option.startswith(f"{name}=")]
     options[:] = [option for option in options if option not in ours]
-    return ours[-1].removeprefix(f"{name}=") if ours else None
+    return ours[-1].removeprefix(f"{name}=") if ours else default
 
 
 def with_limits(conninfo: str, wait_seconds: float) -> str:

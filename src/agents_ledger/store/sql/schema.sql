@@ -143,6 +143,7 @@ CREATE INDEX idx_sessions_parent ON sessions (parent_session_label)
 CREATE INDEX idx_sessions_parent_turn ON sessions (parent_turn_id)
     WHERE parent_turn_id IS NOT NULL;
 CREATE INDEX idx_sessions_task ON sessions (label) WHERE task_status IN ('pending', 'running');
+CREATE INDEX idx_sessions_deleted ON sessions (label) WHERE status = 'deleted';
 CREATE INDEX idx_sessions_origin ON sessions (origin, origin_session_id) WHERE origin IS NOT NULL;
 
 -- Every key a session answers to, its own label among them: one table, so that an alias and a label

@@ -4,3 +4,6 @@ CREATE TABLE ledger_settings (
     value TEXT NOT NULL,              -- of secrets: report or mask
     changed_at BIGINT NOT NULL        -- when it was set
 );
+
+-- Every search asks whether anything is hidden. Few ledgers have deleted sessions.
+CREATE INDEX idx_sessions_deleted ON sessions (label) WHERE status = 'deleted';
