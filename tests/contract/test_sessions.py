@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from agents_ledger import HeadMoved, Ledger, NameTaken, NotFound, Refused, Session
+from agents_ledger.ledger.sessions import heads
+from agents_ledger.store.database import Transaction
 from tests.builders import chain, grow
 from tests.raw import Raw
+from tests.waiting import until
 
 
 def test_a_session_may_be_empty(ledger: Ledger) -> None:
@@ -123,6 +128,27 @@ def test_a_fork_keeps_the_persona_unless_another_is_named(ledger: Ledger) -> Non
 
     ledger.record("other", "q", "r")
     assert ledger.thread("other").persona_id == "hermes"
+
+
+def test_a_fork_that_waits_for_its_session_begins_at_the_head_it_has_then(
+    new_schema: Callable[[], str],
+) -> None:
+    address = new_schema()
+    with Ledger.open(address) as ledger, Ledger.open(address) as other, Raw(address) as raw:
+        first = ledger.record("main", "q", "r")
+        second = ledger.record("main", "q", "r")
+
+        def fork_while_it_moves(tx: Transaction) -> Future[Session]:
+            heads.move(tx, "main", first.id, expected=..., reason="move")
+            forking = pool.submit(other.fork, "main", label="fork")
+            until(lambda: raw.execute("SELECT 1 FROM pg_locks WHERE NOT granted"))
+            return forking
+
+        with ThreadPoolExecutor(1) as pool:
+            forked = ledger._core.db.write(fork_while_it_moves).result()
+
+        assert forked.thread_id == first.id != second.id
+        assert ledger.audit() == ()
 
 
 def test_an_empty_session_cannot_be_forked(ledger: Ledger) -> None:
