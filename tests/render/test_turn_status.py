@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents_ledger.model.turns import Turn
-from agents_ledger.render.turn_status import turn_status
+from agents_ledger.render.turn_status import reason, turn_status
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,25 @@ def test_a_status_says_what_is_known(
 ) -> None:
     turn = Turn(id="t", status=status, error=error, projected=projected)  # type: ignore[arg-type]
     assert turn_status(turn) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ('400 {"type":"error","error":{"type":"invalid","message":"too long"}}', "400 too long"),
+        ('{"detail": "no credit"}', "no credit"),
+        ('{"error": "overloaded"}', "overloaded"),
+        ('{"error": {"code": 5}}', '{"error": {"code": 5}}'),
+        ('429 {"error": {"mess', '429 {"error": {"mess'),
+        ("a set {1, 2} of " + "x" * 99, "a set {1, 2} of " + "x" * 99),
+        ("terminated", "terminated"),
+        (None, ""),
+    ],
+)
+def test_the_answer_of_a_provider_is_said_in_words(error: str | None, said: str) -> None:
+    assert reason(error) == said
+
+
+def test_an_error_nested_too_deep_is_left_as_it_is() -> None:
+    deep = '{"error":' * 2000 + '"x"' + "}" * 2000
+    assert reason(deep) in (deep, "x")

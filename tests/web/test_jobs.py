@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from agents_ledger.cli.servers.demonstration import Demonstration
 from agents_ledger.model.turns import ToolCall
+from tests.waiting import until
 from tests.web.conftest import Running, Visitor, visits
 
+DAY_MS = 86_400_000
 SECRET = "sk-ant-api03-" + "Ab3dE" * 12  # the format of a key; it opens nothing
 
 
@@ -56,6 +59,23 @@ def test_a_conversation_is_previewed_and_shared_with_two_clicks(
         offline.goto(file.as_uri())
         expect(offline.locator("main")).to_contain_text("I used it.")
         assert asked == [file.as_uri()]
+
+
+def test_a_long_conversation_is_previewed_and_shared_with_two_clicks(
+    visitor: Visitor, running: Running
+) -> None:
+    for number in range(120):
+        running.ledger.record("job-share-long", f"Question {number} {SECRET}", "Answer.")
+    page = visitor.open("/s/job-share-long")
+    click = Clicks(page)
+    click(".tools a", has_text="Share")
+    preview = page.frame_locator("iframe.preview")
+    expect(preview.locator("body")).to_contain_text("Question 119")
+    expect(preview.locator("body")).not_to_contain_text(SECRET)
+    expect(page.locator(".share table .shown").first).to_be_visible()
+    with page.expect_download():
+        click("button", has_text="Download")
+    assert click.count == 2
 
 
 def test_the_preview_follows_the_options(visitor: Visitor, running: Running) -> None:
@@ -100,6 +120,35 @@ def test_failed_calls_of_a_tool_are_listed(visitor: Visitor, running: Running) -
     page.get_by_role("link", name="1 failed").click()
     expect(page.locator("tbody tr")).to_have_count(1)
     expect(page.locator("tbody")).to_contain_text("too light")
+
+
+def test_calls_of_a_tool_are_listed_latest_first_with_what_was_asked(
+    own_server: Callable[..., Running],
+) -> None:
+    server = own_server()
+    for label, day in (("b", 2), ("a", 3), ("gone", 4), ("c", 1)):  # ids say nothing about times
+        call = ToolCall("Weigh", f'{{"day": {day}}}', "{}", started_at=day * DAY_MS)
+        server.ledger.record(label, f"Weigh on day {day}", "Done.", steps=[call])
+    server.ledger.archive("gone", "deleted")
+    page = server.ask("/tools/Weigh").text
+    asked = re.findall(r"Weigh on day \d", page)
+    assert asked == ["Weigh on day 3", "Weigh on day 2", "Weigh on day 1"]
+
+
+def test_pages_of_calls_follow_each_other(own_server: Callable[..., Running]) -> None:
+    server = own_server()
+    calls = [
+        ToolCall("Weigh", f'{{"n": {n}}}', "{}", started_at=(1 + n // 4) * DAY_MS)
+        for n in range(130)
+    ]
+    server.ledger.record("main", "Weigh all", "Done.", steps=calls)
+    seen, path = [], "/tools/Weigh"
+    while path:
+        page = server.ask(path).text
+        seen += re.findall(r"n (\d+)</code>", page)
+        found = re.search(r'rel="next" href="([^"]*)"', page)
+        path = unescape(found[1]) if found else ""
+    assert seen == [str(n) for n in range(129, -1, -1)]
 
 
 def test_sessions_are_shown_by_name_with_the_label_in_the_tooltip(
@@ -220,3 +269,43 @@ def test_the_demonstration_says_so_and_an_empty_list_says_what_to_do(
     assert "This is a demonstration" in server.ask("/").text
     server.ledger.record("mine", "Ask", "Answer")
     assert "This is a demonstration" not in server.ask("/").text
+
+
+def test_without_tokens_the_first_page_counts_turns(own_server: Callable[..., Running]) -> None:
+    server = own_server()
+    server.ledger.record("main", "Ask", "Yes, all of it")
+    server.ledger.annotate("main", title="Ask")
+    until(lambda: "Today</a>" in server.ask("/").text)  # days are counted in the background
+    page = server.ask("/").text
+    today = page.partition("Today</a>")[2].partition("</div>")[0]
+    assert "1 turn</a>" in today
+    assert "no tokens recorded" in today
+    assert "Turns by day" in page
+    assert '<span class="second">Yes, all of it</span>' in page  # the prompt is the name
+
+
+def test_lists_and_forms_work_without_scripts(
+    visit: Callable[..., Visitor], running: Running
+) -> None:
+    running.ledger.record("job-plain-a", f"Use {SECRET}", "Yes")
+    running.ledger.record("job-plain-b", "Ask", "Yes")
+    visitor = visit(java_script_enabled=False)
+    page = visitor.open("/sessions")
+    page.get_by_label("Contains").fill("job-plain-b")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator(".sessions tbody tr")).to_have_count(1)
+    page.locator(".sessions .what a").click()
+    page.locator(".tools a", has_text="Share").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == "job-plain-b.html"
+    page = visitor.open("/search?q=seconds")
+    page.locator(".snippet a").first.click()
+    expect(page.locator("article.card").first).to_be_visible()
+    page = visitor.open("/usage")
+    page.get_by_label("Show").select_option("tokens")
+    page.get_by_role("button", name="Show").click()
+    expect(page).to_have_url(re.compile("metric=tokens"))
+    page = visitor.open("/s/demo/tree")
+    page.locator(".tree a").first.click()
+    expect(page).to_have_url(re.compile("/t/"))

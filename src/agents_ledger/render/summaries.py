@@ -312,7 +312,7 @@ def compacted(turn: Turn) -> str:
     if record.compaction_type != "summary":
         facts.append(record.compaction_type)
     if record.trigger:
-        facts.append(record.trigger)
+        facts.append(record.trigger.replace("_", " "))
     return " · ".join(facts)
 
 

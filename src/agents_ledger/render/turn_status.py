@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from agents_ledger.model.files.file_tools import decoded
 from agents_ledger.model.turns import Turn
 
 # How agents record that a person stopped a turn: Claude Code 2.1 "[Request interrupted by user]",
@@ -15,6 +16,9 @@ _INTERRUPTED = re.compile(
     re.IGNORECASE,
 )
 
+NUMBER_MAX = 60  # characters before the JSON
+DECODED_MAX = 20_000
+
 
 def turn_status(turn: Turn) -> str:
     """`completed`, `failed`, `interrupted`, `no answer recorded` or `being written`."""
@@ -24,3 +28,15 @@ def turn_status(turn: Turn) -> str:
         return "completed"
     # The source of an imported turn ends with its prompt; nothing here is writing it.
     return "no answer recorded" if turn.projected else "being written"
+
+
+def reason(error: str | None) -> str:
+    """Why a turn failed. Providers answer in JSON, often behind a number: what it says in words."""
+    error = error or ""
+    number, brace, rest = error.partition("{")
+    if not brace or len(number) > NUMBER_MAX or len(error) > DECODED_MAX:
+        return error
+    answer = decoded(brace + rest)
+    while isinstance(answer, dict):
+        answer = answer.get("error") or answer.get("message") or answer.get("detail")
+    return f"{number}{answer}" if isinstance(answer, str) else error

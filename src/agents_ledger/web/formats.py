@@ -18,7 +18,7 @@ from agents_ledger.model.sessions import Session
 from agents_ledger.model.text import humanize, sanitize
 from agents_ledger.render import bodies, conversation, subagents, summaries
 from agents_ledger.render.summaries import fit_line
-from agents_ledger.render.turn_status import turn_status
+from agents_ledger.render.turn_status import reason, turn_status
 
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch  # what quote() leaves as it is
 _LONG_ID = re.compile(r"([0-9a-fA-F]{8})[0-9a-fA-F-]{20,}")
@@ -52,7 +52,7 @@ def path_end(path: str, most: int) -> str:
     if len(path) <= most:
         return path
     end = path[-most:]
-    folder = end.find("/")
+    folder = end.replace("\\", "/").find("/")
     return "…" + (end[folder:] if 0 <= folder < most // 2 else end)
 
 
@@ -100,7 +100,7 @@ def marked(snippet: Any) -> Markup:
 
 def breakable(name: str) -> Markup:
     """A name that is broken behind its separators where it does not fit a line."""
-    parts = re.split(r"(?<=[_.:/-])(?=[^_.:/-])", name)
+    parts = re.split(r"(?<=[_.:/\\-])(?=[^_.:/\\-])", name)
     return Markup("<wbr>").join(map(escape, parts))
 
 
@@ -112,13 +112,13 @@ FILTERS = {
     "date": humanize.date,
     "iso": humanize.iso,
     "money": humanize.money,
-    "short_label": short_label,
     "flag": flag,
     "basename": lambda path: path.rstrip("/").rpartition("/")[2],
-    "tail": lambda path: "/".join(path.rsplit("/", 3)[-3:]),
+    "tail": lambda path: re.sub(r"^.*[/\\](?=(?:[^/\\]+[/\\]){2})", "", path, flags=re.S),
     "part": part,
     "path_end": path_end,
     "quoted": shlex.quote,
+    "reason": reason,
     "argument": lambda params_json: fit_line(summaries.argument(params_json), 240),
     "compacted": summaries.compacted,
     "duration": lambda milliseconds: humanize.duration(max(0, milliseconds)),

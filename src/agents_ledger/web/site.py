@@ -170,10 +170,10 @@ class Site:
             return ()
         return self.ledger.usage("day", since=latest - YEAR_DAYS * DAY_MS).lines
 
-    def heat_map(self) -> charts.HeatMap | None:
-        """The turns of each day of that year."""
+    def heat_map(self, weeks: int) -> charts.HeatMap | None:
+        """The turns of each day, of so many weeks of that year."""
         days = self.days() or ()
-        return charts.heat_map({line.key: line.spent.turns for line in days if line.key})
+        return charts.heat_map({line.key: line.spent.turns for line in days if line.key}, weeks)
 
     def sources(self) -> list[SourceSurvey] | None:
         """The histories of agents on this machine; None during the search for them."""

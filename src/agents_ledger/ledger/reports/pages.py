@@ -20,7 +20,9 @@ from agents_ledger.model.imports.requests import ImportResponse
 from agents_ledger.model.imports.sources import SourceFile
 from agents_ledger.model.reports.file_history import FileHistory, FileVersion
 from agents_ledger.model.reports.pages import (
+    CallCursor,
     CallLine,
+    CallPage,
     FileLine,
     ImportedSession,
     ImportRun,
@@ -47,7 +49,6 @@ GROWING_MAX = 20  # sessions
 LONG_CALLS = 400
 SIDE_BRANCHES_MAX = 12  # branches at one turn
 NEAR = 1000
-LAST_ID = "\U0010ffff"
 CHOICES = ("origin", "persona", "model", "project")
 RAW = {
     "turn": ("turns", "raw_turn"),
@@ -137,8 +138,9 @@ class Pages:
         """The turns of a thread between two depths, with long texts cut."""
         return self._core.read(lambda tx: _window(tx, target, from_depth, to_depth, text_max))
 
-    def is_long(self, target: str, *, visible: bool = False) -> bool:
-        """Whether reading a thread takes long; `visible`: only the part that a model is shown."""
+    def is_long(self, target: str, *, visible: bool = False, times: int = 1) -> bool:
+        """Whether reading a thread takes long, or so many `times` as long; `visible`: only the part
+        that a model is shown."""
 
         from agents_ledger.ledger.reports import usage
 
@@ -147,9 +149,9 @@ class Pages:
             if turn_id is None:
                 return False
             start = boundary_at(tx, turn_id).from_depth if visible else 1
-            if threads.place_of(tx, turn_id).depth - start >= LONG_TURNS:
+            if threads.place_of(tx, turn_id).depth - start >= LONG_TURNS * times:
                 return True
-            return usage.of_range(tx, turn_id, start).spent.tool_calls > LONG_CALLS
+            return usage.of_range(tx, turn_id, start).spent.tool_calls > LONG_CALLS * times
 
         return self._core.read(work)
 
@@ -248,23 +250,32 @@ class Pages:
         *,
         failed: bool = False,
         limit: int = 20,
-        before: tuple[str, int] | None = None,
-    ) -> tuple[CallLine, ...]:
-        """The latest calls of a tool, or those that `failed` among the latest CALLS_SCANNED. The
-        next page comes `before` the last turn and sequence."""
-        turn_id, sequence = before or (LAST_ID, 0)
-        rows = self._core.read(
-            lambda tx: tx.run(
+        before: CallCursor | None = None,
+    ) -> CallPage:
+        """The latest calls of a tool, or those that `failed` among the latest CALLS_SCANNED."""
+
+        def work(tx: Transaction) -> CallPage:
+            rows = tx.run(
                 "tool_examples",
                 tool_name=tool_name,
-                turn_id=turn_id,
-                sequence=sequence,
                 failed=int(failed),
-                scanned=CALLS_SCANNED if failed else limit,
-                limit=limit,
+                scanned=CALLS_SCANNED if failed else limit + 1,
+                limit=limit + 1,
+                **(before or CallCursor())._asdict(),
             )
-        )
-        return tuple(CallLine(*row) for row in rows)
+            calls = [CallLine(*row) for row in rows[:limit]]
+            ids = list(dict.fromkeys(call.turn_id for call in calls))
+            shown = {
+                line.turn.id: line for line in trees.headlines(tx, deleted.without_hidden(tx, ids))
+            }
+            last = calls[-1] if len(rows) > limit else None
+            return CallPage(
+                tuple(call for call in calls if call.turn_id in shown),
+                shown,
+                CallCursor(last.started_at, last.turn_id, last.sequence) if last else None,
+            )
+
+        return self._core.read(work)
 
     # -- imports ------------------------------------------------------------------------------
 
@@ -349,11 +360,12 @@ def _like(text: str | None) -> str | None:
 
 
 def _line(row: Row) -> SessionLine:
-    session = to_session(row[12:])
-    line = SessionLine(session, *row[:10])
+    session = to_session(row[13:])
+    line = SessionLine(session, *row[:11])
     return structs.replace(
         line,
-        short_label=_short_label(session.label, row[10:12]),
+        short_label=_short_label(session.label, row[11:13]),
+        last_answer=trees.beginning(line.last_answer, PROMPT_MAX),
         last_prompt=trees.beginning(line.last_prompt, PROMPT_MAX),
         first_prompt=trees.beginning(line.first_prompt, PROMPT_MAX),
     )

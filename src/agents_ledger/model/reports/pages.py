@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -41,6 +42,7 @@ class SessionLine(Struct, frozen=True):
     head_status: str | None = None
     last_prompt: str | None = None  # how it begins
     first_prompt: str | None = None
+    last_answer: str | None = None
     branch_count: int = 0  # branches off this thread
     subagent_count: int = 0
     short_label: str = ""  # a prefix that no other label has
@@ -112,6 +114,14 @@ class FileLine(Struct, frozen=True):
     last_at: int = 0
 
 
+class CallCursor(NamedTuple):
+    """Where a page of calls ended."""
+
+    started_at: int = 1 << 62
+    turn_id: str = ""
+    sequence: int = 0
+
+
 class CallLine(Struct, frozen=True):
     """A tool call in one line."""
 
@@ -122,3 +132,11 @@ class CallLine(Struct, frozen=True):
     started_at: int
     error: str | None
     sequence: int
+
+
+class CallPage(Struct, frozen=True):
+    """Some calls of a tool with what was asked in their turns, and where the next page begins."""
+
+    calls: tuple[CallLine, ...]
+    headlines: Mapping[str, Headline]
+    next: CallCursor | None = None

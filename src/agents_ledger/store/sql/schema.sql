@@ -215,7 +215,7 @@ CREATE TABLE tool_calls (
     sequence BIGINT NOT NULL,         -- one count per turn over messages and tool calls
     PRIMARY KEY (turn_id, id)
 );
-CREATE INDEX idx_tool_calls_tool ON tool_calls (tool_name, turn_id);
+CREATE INDEX idx_tool_calls_tool ON tool_calls (tool_name, started_at, turn_id);
 CREATE INDEX idx_tool_calls_message ON tool_calls (message_id) WHERE message_id IS NOT NULL;
 CREATE INDEX idx_tool_calls_spawned ON tool_calls (spawned_session_label)
     WHERE spawned_session_label IS NOT NULL;

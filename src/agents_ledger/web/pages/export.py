@@ -20,6 +20,7 @@ FILE_TYPES = {
     "json": ("json", "application/json"),
 }
 LISTED_MAX = 300
+VERY_LONG = 10  # times a long thread: up to then, an open page reads it by itself
 # Of the preview, which is the exported page inside ours: nothing in it can run, submit or load.
 PREVIEW_HEADERS = {
     "content-security-policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline';"
@@ -51,6 +52,7 @@ def export_review(
         target=key,
         named=site.pages.session_names([key]).get(key),
         size=size,
+        is_very_long=not is_read and site.pages.is_long(key, times=VERY_LONG),
         masked=export.masked[:LISTED_MAX],
         left_out=max(0, len(export.masked) - LISTED_MAX),
         counts=review(export.masked),

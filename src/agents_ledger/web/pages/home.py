@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, timedelta
 from typing import NamedTuple
 
@@ -26,9 +27,19 @@ from agents_ledger.web.requests import WebRequest
 from agents_ledger.web.site import Site, ThisSite
 
 RECENT = 6
+HEAT_WEEKS = 27  # a week takes 13 pixels of the column beside the sessions
 FAILED = 5
 FILES = 8
 DAY_MS = 86_400_000
+MEASURES: tuple[tuple[str, Callable[[Spent], int], Callable[[int], str]], ...] = (
+    ("cost", lambda spent: spent.cost_microdollars or 0, humanize.money),
+    (
+        "tokens",
+        lambda spent: spent.total_tokens,
+        lambda tokens: f"{humanize.tokens(tokens)} tokens",
+    ),
+    ("turns", lambda spent: spent.turns, lambda turns: humanize.count(turns, "turn")),
+)
 SPANS = (("Today", 1, "today"), ("Last 7 days", 7, "7d"), ("Last 30 days", 30, "30d"))
 
 
@@ -48,7 +59,7 @@ def home(request: WebRequest, site: ThisSite) -> Response[str]:
         costs=site.ledger.session_usage(line.session.label for line in lines),
         spans=_spans(site),
         days_spent=_days_spent(site),
-        heat=site.heat_map(),
+        heat=site.heat_map(HEAT_WEEKS),
         counting=site.days() is None,
         failed=recent.failed,
         faults=recent.faults,
@@ -175,20 +186,27 @@ def _spans(site: Site) -> list[Span]:
     return spans or [Span(f"Last active {day.key}", day.spent, "active") for day in days[-1:]]
 
 
-def _days_spent(site: Site) -> tuple[charts.DayBar, ...]:
-    """The days up to today, or up to the last active day: their cost, or tokens without prices."""
+class DaysSpent(NamedTuple):
+    """What was used on each of the last days, in what is known of them."""
+
+    measure: str
+    bars: tuple[charts.DayBar, ...]
+
+
+def _days_spent(site: Site) -> DaysSpent | None:
+    """The days up to today, or up to the last active day: their cost, else tokens, else turns."""
     used = {day.key: day.spent for day in site.days() or () if day.key and day.key > UNDATED}
     if not used:
-        return ()
+        return None
     today = date.fromisoformat(period_of(site.now(), "day"))
     latest = date.fromisoformat(max(used))
     last = latest if today - latest > timedelta(days=charts.DAY_BARS) else today
-    has_cost = any(spent.cost_microdollars for spent in used.values())
-    values = {
-        key: (spent.cost_microdollars or 0) if has_cost else spent.total_tokens
-        for key, spent in used.items()
-    }
-    return charts.day_bars(values, last, humanize.money if has_cost else humanize.tokens)
+    first = (last - timedelta(days=charts.DAY_BARS - 1)).isoformat()
+    for measure, value_of, describe in MEASURES:
+        values = {day: value_of(spent) for day, spent in used.items() if day >= first}
+        if any(values.values()):
+            return DaysSpent(measure, charts.day_bars(values, last, describe))
+    return None
 
 
 ROUTES = (home, running_fragment)

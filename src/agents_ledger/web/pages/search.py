@@ -115,6 +115,9 @@ def search_page(
         names={label: named.name for label, named in site.pages.session_names(labels).items()},
         narrowed=filters.named(),
         chips=_chips(filters, query),
+        found=f"{humanize.count(facets.turns, 'turn')}{'+' if facets.capped else ''}"
+        if facets
+        else "",
         facets=_choices(facets, filters, query) if facets else (),
         search_name=", ".join([q, *(text for text, _ in _chips(filters, query))]).strip(", "),
         more_url=with_query("/search", {**query, **filters.named(), "after": result.next})

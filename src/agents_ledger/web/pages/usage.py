@@ -17,6 +17,7 @@ from agents_ledger.ledger.reports.pages import CALLS_SCANNED
 from agents_ledger.ledger.reports.usage import add_up
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.reports import prices
+from agents_ledger.model.reports.pages import CallCursor
 from agents_ledger.model.reports.usage import (
     CSV_COLUMNS,
     NOT_RECORDED,
@@ -411,12 +412,11 @@ def tool_page(
     failed: FromQuery[bool] = False,
 ) -> Response[str]:
     tool_name = decode_part(name)
-    calls = site.pages.tool_examples(
-        tool_name, failed=failed, limit=PER_PAGE + 1, before=_before(before)
+    page = site.pages.tool_examples(
+        tool_name, failed=failed, limit=PER_PAGE, before=_before(before)
     )
-    if not calls and not before and not failed:
+    if not page.calls and not before and not failed:
         raise NotFound(f"tool {tool_name!r} was never called", "The page Tools lists all tools.")
-    older = calls[PER_PAGE - 1] if len(calls) > PER_PAGE else None
     usage = next((tool for tool in site.ledger.tools() if tool.tool_name == tool_name), None)
     return site.page(
         "tool.html",
@@ -426,16 +426,21 @@ def tool_page(
         usage=usage,
         failed=failed,
         scanned=CALLS_SCANNED,
-        calls=calls[:PER_PAGE],
-        older=f"{older.sequence}:{older.turn_id}" if older else None,
+        calls=page.calls,
+        headlines=page.headlines,
+        older=":".join(map(str, page.next)) if page.next else None,
     )
 
 
-def _before(cursor: str) -> tuple[str, int] | None:
-    sequence, _, turn_id = cursor.partition(":")
-    if not sequence.isdecimal() or len(sequence) > DIGITS_MAX:
+def _before(cursor: str) -> CallCursor | None:
+    """The cursor of an address: time, turn, sequence. Ids of turns may have colons."""
+    started_at, _, rest = cursor.partition(":")
+    turn_id, _, sequence = rest.rpartition(":")
+    if not all(
+        number.isdecimal() and len(number) <= DIGITS_MAX for number in (started_at, sequence)
+    ):
         return None
-    return turn_id, int(sequence)
+    return CallCursor(int(started_at), turn_id, int(sequence))
 
 
 ROUTES = (usage_page, usage_csv, prices_page, tools_page, tool_page)

@@ -36,6 +36,10 @@ SELECT
     COALESCE(p.depth, 0), COALESCE(p.total_tokens, 0), COALESCE(p.compaction_count, 0), p.model,
     t.workspace_path, t.status,
     <prompts_of_thread>,
+    (
+        SELECT substr(m.content, 1, CAST(:text_max AS INTEGER)) FROM messages m
+        WHERE m.id = t.response_message_id
+    ),
     (SELECT count(*) FROM segments g WHERE g.parent_id = p.segment_id AND g.fork_depth <= p.depth),
     (SELECT count(*) FROM sessions c WHERE c.parent_session_label = s.label),
     (SELECT max(n.label) FROM sessions n WHERE n.label < s.label),
@@ -247,16 +251,19 @@ WHERE f.kind IN ('read', 'written');
 -- calls only the latest are looked at.
 WITH latest (turn_id, id) AS (
     SELECT c.turn_id, c.id FROM tool_calls c
-    WHERE c.tool_name = :tool_name AND c.turn_id <= :turn_id
-    AND (c.turn_id < :turn_id OR c.sequence < :sequence)
-    ORDER BY c.turn_id DESC, c.sequence DESC LIMIT :scanned
+    WHERE c.tool_name = :tool_name AND c.started_at <= :started_at
+    AND (
+        c.started_at < :started_at OR c.turn_id < :turn_id
+        OR (c.turn_id = :turn_id AND c.sequence < :sequence)
+    )
+    ORDER BY c.started_at DESC, c.turn_id DESC, c.sequence DESC LIMIT :scanned
 )
 SELECT c.turn_id, c.id, substr(c.params_json, 1, 2000), c.status, c.started_at,
     substr(c.error, 1, 400), c.sequence
 FROM latest
 JOIN tool_calls c ON c.turn_id = latest.turn_id AND c.id = latest.id
 WHERE CAST(:failed AS BIGINT) = 0 OR c.status = 'failed'
-ORDER BY c.turn_id DESC, c.sequence DESC LIMIT :limit;
+ORDER BY c.started_at DESC, c.turn_id DESC, c.sequence DESC LIMIT :limit;
 
 -- growing_sessions --
 -- Imported sessions whose source had a record since then, with the time of the last one. A fork and

@@ -1,6 +1,6 @@
 // The preview of an export follows the options of its form.
 
-import { $, create } from "./dom.js";
+import { $, $$, create } from "./dom.js";
 
 export function wireShare() {
   const form = $("form[data-preview]");
@@ -16,6 +16,7 @@ export function wireShare() {
     const frame = $("iframe.preview");
     if (frame && event.target.name !== "form") show(frame);
   });
+  for (const fold of $$("details[data-at-once]")) fold.open = true;
   $("details[data-frame]")?.addEventListener("toggle", (event) => {
     const body = $(".body", event.target);
     if (event.target.open && !$("iframe", body)) body.replaceChildren(newFrame(address()));
