@@ -1,6 +1,4 @@
--- Whether there are deleted sessions, without reading all of them.
-CREATE INDEX idx_sessions_deleted ON sessions (label) WHERE status = 'deleted';
-
 -- The latest calls of a tool: the ids of imported turns say nothing about the time.
+
 DROP INDEX idx_tool_calls_tool;
 CREATE INDEX idx_tool_calls_tool ON tool_calls (tool_name, started_at, turn_id);
