@@ -113,7 +113,8 @@ def library() -> str:
     for name, value in values.items():
         lines += [f"### {name}", "", paragraph(value), "", *fields_table(value)]
         lines += verbs(public_members(value))
-    lines += [TYPES, *type_rows(aliases, lines), ""]
+    raising = verb("EngineError", classes["EngineError"])
+    lines += [TYPES, *type_rows(aliases, [*lines, *raising]), ""]
     lines += [
         "## Errors",
         "",
@@ -123,6 +124,10 @@ def library() -> str:
         "| error | attributes |",
         "|---|---|",
         *(f"| `{n}` | {a} |" for n in sorted(raised) if (a := error_attributes(classes[n]))),
+        "",
+        "An engine of your own raises this one:",
+        "",
+        *raising,
     ]
     return "\n".join(lines) + "\n"
 

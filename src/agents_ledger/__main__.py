@@ -2,8 +2,9 @@
 
 import gc
 import sys
+from typing import NoReturn
 
-from agents_ledger.cli import INTERRUPTED
+from agents_ledger.cli import INTERRUPTED, REFUSED
 
 LONG_RUNNING = {"up", "serve", "watch", "mcp", "import"}
 # Net allocations before the first collection. Importing modules makes no garbage; at Python's own
@@ -27,9 +28,26 @@ def main() -> None:
         command_line()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except ModuleNotFoundError as error:
+        if error.name != "click":
+            raise
+        _report_missing_click(error)
     except SystemExit as end:
         _exit_quickly(end.code)
         raise
+
+
+def _report_missing_click(error: ModuleNotFoundError) -> NoReturn:
+    """End as with any other missing package. cli/terminal.py prints through click itself."""
+    from agents_ledger.model.errors import MissingExtra
+    from agents_ledger.model.installation.extras import needed
+
+    try:
+        with needed("web", "the command"):
+            raise error
+    except MissingExtra as missing:
+        sys.stderr.write(f"error: {missing}\nhint: {missing.hint}\n")
+        sys.exit(REFUSED)
 
 
 def _exit_quickly(code: object) -> None:

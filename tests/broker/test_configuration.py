@@ -104,7 +104,7 @@ class Picky(EchoEngine):
 
     def check(self, model: str) -> None:
         if model != "good":
-            raise EngineError("bad_request", f"no model {model!r} here")
+            raise EngineError(f"no model {model!r} here", "bad_request")
 
 
 def test_an_engine_of_your_own_may_check_the_model_too(

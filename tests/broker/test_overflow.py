@@ -173,7 +173,7 @@ class TooLate:
             call = CallItem("c", "effect", "{}")
             yield CallBegun(call)
             yield CallFinished(await request.call(call))
-            raise EngineError("overflow", "too long")
+            raise EngineError("too long", kind="overflow")
         assert isinstance(request.items[-3], TextItem)
         yield MessageDone("it is done")
         yield Finished()

@@ -414,7 +414,7 @@ class HalfSaid:
     async def run(self, request: Request) -> AsyncIterator[EngineEvent]:
         yield ThinkingPiece("hm")
         yield TextPiece("half an ans")
-        raise EngineError("unavailable", "gone")
+        raise EngineError("gone")
 
 
 class Careless:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -174,6 +175,20 @@ def test_a_server_that_does_not_answer() -> None:
     told(
         call("--ledger", f"{address}?schema=A-B", "sessions"), 5, "cannot name a PostgreSQL schema"
     )
+
+
+@pytest.mark.parametrize("words", [["--version"], ["sessions"], []])
+def test_without_click_the_command_names_it(words: list[str]) -> None:
+    script = "import sys; sys.modules['click'] = None; from agents_ledger.__main__ import main; main()"
+    command = [sys.executable, "-c", script, *words]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (5, "")
+    error, hint = done.stderr.splitlines()
+    assert error == "error: the command requires the package click, which is not installed"
+    assert hint.startswith("hint: Install it with: ")
+    assert "[web]" in hint
 
 
 def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ ERRORS: list[LedgerError] = [
     NotFound("there is no session 'x'"),
     Refused("no", "Do this."),
     HeadMoved("main", "a", "b", "c"),
-    EngineError("rate", "too many requests"),
+    EngineError("too many requests", "rate"),
 ]
 
 
@@ -139,6 +139,23 @@ def test_a_traceback_shows_the_hint_and_the_message_does_not(error: LedgerError)
     assert text.endswith(f"{error}\nHint: {error.hint}\n")
     assert error.hint
     assert error.hint not in str(error)
+
+
+def test_an_engines_error_names_its_kind_after_its_message() -> None:
+    error = EngineError("too many", kind="rate")
+
+    assert (str(error), error.kind, error.passing) == ("too many", "rate", True)
+    assert EngineError("gone").kind == "unavailable"
+    assert not EngineError("too long", "overflow").passing
+
+
+def test_an_unknown_kind_of_engine_error_lists_the_kinds() -> None:
+    with pytest.raises(Refused, match="kind of an EngineError is 'quota': too many") as refused:
+        raise EngineError("too many", kind="quota")  # type: ignore[arg-type]
+
+    assert refused.value.hint == (
+        "Use one of overflow, rate, auth, unavailable, bad_request, cancelled."
+    )
 
 
 def test_an_error_without_a_hint_has_no_note() -> None:

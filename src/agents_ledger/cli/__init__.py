@@ -1,1 +1,3 @@
-INTERRUPTED = 130  # exit code after Ctrl-C
+# Exit codes
+INTERRUPTED = 130  # after Ctrl-C
+REFUSED = 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from agents_ledger.cli import REFUSED
 from agents_ledger.cli.terminal import diagnostic, json_diagnostic
 from agents_ledger.model.errors import (
     Conflict,
@@ -15,7 +16,7 @@ from agents_ledger.model.errors import (
     code_of,
 )
 
-EXIT_CODES = {NotFound: 3, Conflict: 4, Refused: 5, StoreUnavailable: 6, EngineError: 7}
+EXIT_CODES = {NotFound: 3, Conflict: 4, Refused: REFUSED, StoreUnavailable: 6, EngineError: 7}
 
 
 def report(error: Exception, *, as_json: bool = False) -> int | None:

@@ -126,17 +126,27 @@ class RequestRefused(Refused):
 
 
 class EngineError(LedgerError):
-    """The model could not be run to its end. `kind` says why."""
+    """The model could not be run to its end. `kind` says why.
+
+    An engine raises it. After "overflow" the broker compacts the session and asks once more.
+    """
 
     hint = "Retry, or use another model."
 
-    def __init__(self, kind: EngineFault, message: str, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, kind: EngineFault = "unavailable", hint: str | None = None
+    ) -> None:
+        if kind not in _ENGINE_HINTS:
+            raise Refused(
+                f"the kind of an EngineError is {kind!r:.80}: {message}",
+                f"Use one of {', '.join(_ENGINE_HINTS)}.",
+            )
         super().__init__(message, hint or _ENGINE_HINTS[kind])
         self.kind = kind
 
     @property
     def passing(self) -> bool:
-        """Whether the same request may succeed later."""
+        """Whether the same request may succeed later: its kind is rate or unavailable."""
         return self.kind in ("rate", "unavailable")
 
 

@@ -45,7 +45,7 @@ class EchoEngine:
         tokens = count_tokens(request.system_prompt, request.items)
         if self.context_window is not None and tokens > self.context_window:
             raise EngineError(
-                "overflow", f"{tokens} tokens exceed the context window of {self.context_window}"
+                f"{tokens} tokens exceed the context window of {self.context_window}", "overflow"
             )
         lines: list[str] = []
         thoughts: list[str] = []
@@ -86,7 +86,7 @@ async def _wait_or_fail(verb: str, rest: str) -> None:
         await asyncio.sleep(int(first or 0) / 1000)
     else:
         kind = cast(EngineFault, first if first in FAULTS else "unavailable")
-        raise EngineError(kind, message or f"failed on request: {kind}")
+        raise EngineError(message or f"failed on request: {kind}", kind)
 
 
 def _truncated(text: str, max_tokens: int | None) -> tuple[str, bool]:

@@ -122,7 +122,7 @@ class ProviderEngine:
 
     def _model(self, name: str | None) -> models.Model:
         if not name:
-            raise EngineError("bad_request", "no model is configured", MODEL_NAMES)
+            raise EngineError("no model is configured", "bad_request", MODEL_NAMES)
         if name not in self._models:
             try:
                 self._models[name] = self._find_model(name)
@@ -130,7 +130,7 @@ class ProviderEngine:
                 raise _unusable(name, str(error)) from error
             except ImportError as error:
                 raise EngineError(
-                    "bad_request", f"model {name!r} needs another package: {error}"
+                    f"model {name!r} needs another package: {error}", "bad_request"
                 ) from error
         return self._models[name]
 
@@ -139,11 +139,11 @@ def _unusable(name: str, reason: str) -> EngineError:
     variable = re.search(r"`([A-Z][A-Z0-9_]+)`", reason)
     if variable is not None:
         return EngineError(
-            "auth",
             f"model {name!r} needs the environment variable {variable[1]}, which is not set",
+            "auth",
             f"Set {variable[1]}, or choose another model.",
         )
-    return EngineError("bad_request", reason, MODEL_NAMES)
+    return EngineError(reason, "bad_request", MODEL_NAMES)
 
 
 class _ModelCalls:
@@ -229,7 +229,7 @@ def _params(call: ToolCallPart) -> str:
 
 def _fault(error: Exception) -> EngineError:
     kind: EngineFault = next((k for fault, k in _FAULTS if isinstance(error, fault)), "bad_request")
-    return EngineError(kind, str(error))
+    return EngineError(str(error), kind)
 
 
 # -- conversion to and from the types of pydantic-ai ---------------------------------------------

@@ -229,4 +229,4 @@ def _error(event: Failed) -> EngineError | Refused:
     if event.kind in ("refused", "dropped"):
         return Refused(event.error)
     kind = event.kind if event.kind in get_args(EngineFault) else "unavailable"
-    return EngineError(cast(EngineFault, kind), event.error)
+    return EngineError(event.error, cast(EngineFault, kind))

@@ -241,7 +241,7 @@ async def summarise(draft: CompactionDraft, request: CompactionRequest) -> Writt
         reply = await ask(request.engine, Request((TextItem("user", prompt),), PROMPT, config))
         text = reply.text.strip()
         if not text or reply.finished.stop_reason == "refusal":
-            raise EngineError("bad_request", f"engine {request.engine.name!r} gave no summary")
+            raise EngineError(f"engine {request.engine.name!r} gave no summary", "bad_request")
         spent.append(reply.finished)
     last = spent[-1]
     return WrittenSummary(
@@ -438,8 +438,8 @@ def _without_model(request: CompactionRequest, error: Exception) -> CompactionRe
         )
     if isinstance(error, EngineError):
         raise EngineError(
-            error.kind,
             f"the summary failed, nothing was changed: {error}",
+            error.kind,
             f"{error.hint} Without a model: strategy sliding_window or selective, also as"
             " fallback.",
         ) from error

@@ -164,7 +164,7 @@ class FunctionEngine:
         if isinstance(answer, Awaitable):
             answer = await answer
         if not isinstance(answer, str):
-            raise EngineError("bad_request", f"{self.name} returned {answer!r:.80}, not text")
+            raise EngineError(f"{self.name} returned {answer!r:.80}, not text", "bad_request")
         yield MessageDone(answer)
         yield Finished()
 
@@ -194,5 +194,5 @@ async def ask(engine: Engine, request: Request) -> Reply:
         elif isinstance(event, Finished):
             finished = event
     if finished is None:
-        raise EngineError("unavailable", f"engine {engine.name!r} ended without an answer")
+        raise EngineError(f"engine {engine.name!r} ended without an answer")
     return Reply(text, finished)
