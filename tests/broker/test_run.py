@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,6 +117,50 @@ def test_tools_are_executed_and_recorded(with_broker: WithBroker, ledger: Ledger
         ("explode", "{}", None, "failed"),
     ]
     assert json.loads(turn.permissions_used or "") == {"tools": {"add": 1, "explode": 1}}
+
+
+def test_a_result_that_is_no_json_is_the_model_s_to_see(
+    with_broker: WithBroker, ledger: Ledger
+) -> None:
+    def look() -> Path:
+        return Path("a")
+
+    def count() -> Iterator[int]:
+        return iter(range(3))
+
+    def pairs() -> dict[tuple[int, int], int]:
+        return {(1, 2): 3}
+
+    done = with_broker(
+        lambda b: answer_of(b, "main", "/call look\n/call count\n/call pairs\nok"),
+        tools=[offer(look), offer(count), offer(pairs)],
+    )
+
+    assert done.text == "ok"
+    errors = [(call.status, call.error or "") for call in ledger.get_turn(done.turn_id).tool_calls]
+    for (status, error), start in zip(
+        errors,
+        ("tool look returned PosixPath", "tool count returned", "tool pairs returned dict"),
+        strict=True,
+    ):
+        assert status == "failed"
+        assert error.startswith(f"TypeError: {start}")
+        assert "not JSON" in error
+
+
+@pytest.mark.parametrize("query", ["", [], Message("user"), [Message("user", "")]])
+def test_an_empty_message_is_refused(with_broker: WithBroker, ledger: Ledger, query: Any) -> None:
+    with pytest.raises(Refused, match="the message is empty"):
+        with_broker(lambda b: answer_of(b, "main", query))
+
+    assert ledger.sessions() == ()
+
+
+def test_an_empty_target_is_refused(with_broker: WithBroker) -> None:
+    with pytest.raises(Refused, match="the target is empty") as refused:
+        with_broker(lambda b: answer_of(b, "", "hello"))
+
+    assert refused.value.hint == "Leave it out for the main session of a persona."
 
 
 def test_a_denied_call_is_recorded_as_rejected_and_never_executed(

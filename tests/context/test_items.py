@@ -17,6 +17,7 @@ from agents_ledger import (
     ToolCall,
     Turn,
 )
+from agents_ledger.context import anthropic
 from agents_ledger.context.items import ItemBuilder
 
 
@@ -183,6 +184,34 @@ def test_blank_words_and_notices_are_left_out_and_lone_surrogates_replaced() -> 
     ]
 
 
+def signed_thinking(**fields: Any) -> Turn:
+    signed = '{"thinking_signature": "sig"}'
+    answer = Message("assistant", "a", thinking="hm", metadata_json=signed)
+    return a_turn(Message("user", "q"), answer, **fields)
+
+
+def test_the_provider_of_signed_thinking_is_known_by_a_claude_model() -> None:
+    builder = ItemBuilder()
+
+    items = builder.turn(signed_thinking(model="claude-opus-5"), "since")
+
+    assert isinstance(items[1], ThinkingItem)
+    assert items[1].provider == "anthropic"
+    block = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+    assert anthropic.render(None, items)["messages"][1]["content"][0] == block
+    assert builder.repairs == []
+
+
+def test_signed_thinking_of_an_unknown_provider_is_reported() -> None:
+    builder = ItemBuilder()
+
+    items = builder.turn(signed_thinking(model="some-model"), "since")
+
+    assert "thinking" not in str(anthropic.render(None, items))
+    what = "signed thinking left out: the turn names no provider"
+    assert builder.repairs == [Repair("t", what, "m1")]
+
+
 def test_images_are_kept_by_reference() -> None:
     blocks = [
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "bytes": 20481}},
@@ -205,15 +234,16 @@ def test_images_are_kept_by_reference() -> None:
 
     made = items_of(turn)
 
-    assert made[:6] == [
+    assert made[:7] == [
         ImageItem("message m0, 20481 bytes", "image/png"),
         ImageItem("https://example.org/b.png"),
         ImageItem("data:image/png;base64,AAAA"),
         TextItem("user", "Look."),
         ImageItem("/home/me/shot.PNG"),
+        TextItem("user", "[file: a.py]"),
         TextItem("user", "And here."),
     ]
-    assert made[6:8] == [
+    assert made[7:9] == [
         TextItem("assistant", "Drawn."),
         TextItem("assistant", "[image: message m2]"),
     ]
@@ -221,6 +251,34 @@ def test_images_are_kept_by_reference() -> None:
         "ok",
         ["https://example.org/b.png"],
     )
+
+
+def test_an_attached_image_is_sent_and_any_other_file_is_named() -> None:
+    shown = {
+        "data:image/png;base64,AAAA": ImageItem("data:image/png;base64,AAAA"),
+        "https://x.y/a.png?x=1": ImageItem("https://x.y/a.png?x=1"),
+        "https://x.y/a.png#top": ImageItem("https://x.y/a.png#top"),
+        "https://x.y/img?id=3.png": TextItem("user", "[file: https://x.y/img?id=3.png]"),
+        "https://[a": TextItem("user", "[file: https://[a]"),
+        "why?.png": ImageItem("why?.png"),
+        "build.log": TextItem("user", "[file: build.log]"),
+        "data:application/pdf;base64,JVBERi0=": TextItem("user", "[file: application/pdf]"),
+    }
+    for path, item in shown.items():
+        question = Message("user", "Look.", files=(MessageFile("attached", path),))
+        assert items_of(a_turn(question)) == [item, TextItem("user", "Look.")]
+
+
+def test_only_attached_files_are_named_with_their_lines() -> None:
+    files = (MessageFile("attached", "a.py", 3, 9), MessageFile("read", "b.py"))
+    turn = a_turn(
+        Message("user", "Look.", files=files),
+        Message("assistant", "Here.", files=(MessageFile("attached", "report.pdf"),)),
+    )
+
+    assert [item.text for item in items_of(turn)] == [
+        "[file: a.py, lines 3 to 9]", "Look.", "Here.", "[file: report.pdf]",
+    ]  # fmt: skip
 
 
 def test_a_result_that_is_no_text_is_shown_as_it_is() -> None:

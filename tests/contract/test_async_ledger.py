@@ -444,5 +444,28 @@ def test_a_turn_or_call_that_was_not_begun_says_so(address: str) -> None:
         with pytest.raises(Refused, match="has not begun"):
             await turn.respond("r")
         assert await ledger.live_turns() == ()
+        await turn
+        call = turn.tool_call("Read")
+        for finish in (call.complete, call.cancel, call.reject):
+            with pytest.raises(Refused, match=f"{call.id} has not begun") as refused:
+                await finish()
+            assert refused.value.hint.startswith("Await it")
+        with pytest.raises(Refused, match="has not begun"):
+            await call.spawn("helper")
+        await call
+        await call.complete(1)
+        await turn.respond("r")
+
+    run(address, test)
+
+
+def test_a_turn_or_call_that_nobody_awaits_warns(address: str) -> None:
+    async def test(ledger: AsyncLedger) -> None:
+        with pytest.warns(RuntimeWarning, match="AsyncLiveTurn .* was never awaited"):
+            ledger.turn("main", "q")
+        async with ledger.turn("main", "q") as turn:
+            with pytest.warns(RuntimeWarning, match="AsyncLiveCall c1 was never awaited"):
+                turn.tool_call("forgotten", id="c1")
+            await turn.respond("r")
 
     run(address, test)

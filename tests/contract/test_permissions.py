@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from agents_ledger import Grant, Layer, Ledger, MisusedCall, Permissions, Session
+from typing import Any
+
+import pytest
+
+from agents_ledger import Grant, Layer, Ledger, MisusedCall, Permissions, Refused, Session
 from agents_ledger.model.agents import permissions
 from tests.builders import a_call, a_message
+from tests.raw import Raw
 
 GRANTED = {"tools": ["Read", "mcp__*"]}
 
@@ -59,17 +64,53 @@ def test_a_review_is_of_a_persona_and_a_time(ledger: Ledger) -> None:
     assert ledger.review_permissions(persona_id="other").uses == ()
 
 
-def test_a_shape_that_is_not_ours_is_not_judged(ledger: Ledger) -> None:
+@pytest.mark.parametrize("granted", [{"tools": "Grep"}, "Grep", ["Grep"], '["Grep"]', {"tools": 5}])
+def test_grants_in_another_shape_are_refused(ledger: Ledger, granted: Any) -> None:
+    with pytest.raises(Refused, match="permissions_granted is") as refused:
+        ledger.record("main", "q", "r", steps=[a_call("Read")], permissions_granted=granted)
+    with pytest.raises(Refused, match="permissions_granted is"):
+        ledger.turn("main", "q", permissions_granted=granted)
+
+    assert '{"tools": ["Read", "mcp__*"]}' in refused.value.hint
+    assert ledger.roots() == ()
+
+
+@pytest.mark.parametrize("available", ["Read", {"Read": True}, '"Read"', [1]])
+def test_available_tools_are_a_list_of_names(ledger: Ledger, available: Any) -> None:
+    with pytest.raises(Refused, match="tools_available is") as refused:
+        ledger.record("main", "q", "r", tools_available=available)
+
+    assert refused.value.hint == 'It is a list of names, as in ["Read", "Bash"].'
+
+
+def test_stored_grants_in_another_shape_count_as_unchecked(ledger: Ledger, raw: Raw) -> None:
+    turn = ledger.record(
+        "main", "q", "r", steps=[a_call("X"), a_call("Y")], permissions_granted={"tools": ["*"]}
+    )
+    assert ledger.review_permissions().unchecked == 0
+    with raw.unguarded():
+        raw.execute(
+            "UPDATE turns SET permissions_granted = ? WHERE id = ?", ['["not", "ours"]', turn.id]
+        )
+
+    review = ledger.review_permissions()
+
+    assert (review.misuses, review.unchecked) == ((), 2)
+
+
+def test_a_period_that_is_no_time_is_refused(ledger: Ledger) -> None:
+    for name in ("since", "until"):
+        with pytest.raises(Refused, match=f"{name} is 'x'"):
+            ledger.review_permissions(**{name: "x"})  # type: ignore[arg-type]
+
+
+def test_a_tool_with_an_odd_name_is_judged(ledger: Ledger) -> None:
     ledger.record(
-        "main",
-        "q",
-        "r",
-        steps=[a_call("X")],
-        permissions_granted='["not", "ours"]',
-        tools_available='"one"',
+        "main", "q", "r", steps=[a_call("a\ud800")], permissions_granted={"tools": ["a\ud800"]}
     )
 
     assert ledger.review_permissions().misuses == ()
+    assert ledger.review_permissions().unchecked == 0
 
 
 def test_every_layer_must_let_a_tool_pass_and_deny_wins() -> None:

@@ -19,6 +19,7 @@ from agents_ledger import (
     Ledger,
     LedgerError,
     Message,
+    MessageFile,
     NotALedger,
     NotFound,
     Queue,
@@ -209,11 +210,10 @@ def test_a_wrong_value_of_a_queued_message_is_refused_before_anything_is_written
 
 def test_a_queued_message_that_could_not_be_decoded_is_refused(ledger: Ledger, raw: Raw) -> None:
     before = raw.dump()
-    strange: Any = ({"a": 1}, "a.py", object())
+    file = MessageFile("read", "a.py", line_start="3")  # type: ignore[arg-type]
 
-    for value in strange:
-        with pytest.raises(Refused, match="the message cannot be stored"):
-            Queue(ledger).enqueue("main", Ask((Message("user", "x", files=(value,)),)))
+    with pytest.raises(Refused, match="the message cannot be stored"):
+        Queue(ledger).enqueue("main", Ask((Message("user", "x", files=(file,)),)))
     with pytest.raises(Refused, match="an entry asks an Ask, not 'hi'"):
         Queue(ledger).enqueue("main", "hi")  # type: ignore[arg-type]
 

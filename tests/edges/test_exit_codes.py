@@ -179,7 +179,9 @@ def test_a_server_that_does_not_answer() -> None:
 
 @pytest.mark.parametrize("words", [["--version"], ["sessions"], []])
 def test_without_click_the_command_names_it(words: list[str]) -> None:
-    script = "import sys; sys.modules['click'] = None; from agents_ledger.__main__ import main; main()"
+    script = (
+        "import sys; sys.modules['click'] = None; from agents_ledger.__main__ import main; main()"
+    )
     command = [sys.executable, "-c", script, *words]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False)

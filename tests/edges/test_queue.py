@@ -67,7 +67,7 @@ def test_audit_names_tools_used_without_permission(run: Run, file: str) -> None:
 
     assert answer.code == 1
     assert "not granted" in answer.out
-    assert "1 call not checked: no permissions recorded." in answer.err
+    assert "1 call not checked: no readable permissions recorded." in answer.err
     assert run("audit", "--permissions", "--persona", "other").code == 0
     assert run("audit", "--permissions", "--until", "2020-01-01").code == 0
     assert run("audit", "--permissions", "--since", "1h").code == 1

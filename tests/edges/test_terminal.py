@@ -69,7 +69,7 @@ def hostile(file: str) -> str:
         "provider": EVIL,
         "toolset_name": EVIL,
         "tools_available": [EVIL],
-        "permissions_granted": {EVIL: EVIL},
+        "permissions_granted": {"tools": [EVIL]},
         "source_event_id": EVIL,
         "workspace_path": EVIL,
         "system_prompt": EVIL,

@@ -182,7 +182,8 @@ def test_branches_too_far_to_the_right_say_how_to_see_them(run: Run, ledger: Led
 
 
 def test_a_turn_without_messages_has_a_line_of_text(run: Run, ledger: Ledger) -> None:
-    turn = ledger.record("main", (), None)
+    with ledger.turn("main") as turn:
+        turn.respond("")
 
     assert f"{turn.id[:10]} [main] no message" in run("tree").out
 

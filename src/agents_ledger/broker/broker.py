@@ -26,7 +26,7 @@ from agents_ledger.ledger.aio.async_ledger import AsyncLedger
 from agents_ledger.ledger.aio.async_queue import AsyncQueue
 from agents_ledger.ledger.search import routing
 from agents_ledger.ledger.sessions.queue_entries import checked_ask
-from agents_ledger.ledger.turns.recording import checked_step, messages_of
+from agents_ledger.ledger.turns.recording import checked_step, has_content, messages_of
 from agents_ledger.model.agents.engine import AnswerFunction, Engine, as_engine
 from agents_ledger.model.errors import LedgerError, NotFound, Refused
 from agents_ledger.model.ids import new_id
@@ -176,7 +176,7 @@ class Broker:
             target, persona_id=persona_id, role=role, directives=directives
         )
         ask = Ask(
-            _messages(query, source, target or f"persona:{persona_id or DEFAULT_PERSONA}"),
+            _messages(query, source, _target(target, persona_id)),
             directives or {},
             role,
             source_event_id,
@@ -235,7 +235,7 @@ class Broker:
         Raises what would keep a turn from beginning: an unknown target, persona, toolset or
         directive, a model that is not configured, not permitted or unknown, or has no key.
         """
-        destination = await self._destination(target or f"persona:{persona_id or DEFAULT_PERSONA}")
+        destination = await self._destination(_target(target, persona_id))
         if destination.session is not None:
             continued = await configuration.of_session(self.ledger, destination.session)
         elif destination.turn_id is not None:
@@ -247,6 +247,8 @@ class Broker:
         return destination
 
     async def _destination(self, target: str) -> Destination:
+        if not target:
+            raise Refused("the target is empty", "Leave it out for the main session of a persona.")
         parsed = routing.parse(target)
         kind, value = parsed.kind, parsed.value
         if kind == "persona":
@@ -447,10 +449,14 @@ class Broker:
         return {**self._offered, **workers.tools(self, claim)}
 
 
+def _target(target: str | None, persona_id: str | None) -> str:
+    return f"persona:{persona_id or DEFAULT_PERSONA}" if target is None else target
+
+
 def _messages(query: Query, source: MessageSource, target: str) -> tuple[Message, ...]:
     """The query as messages, with the target in their metadata."""
     messages = tuple(map(checked_step, messages_of(query, source)))
-    if not messages:
+    if not any(map(has_content, messages)):
         raise Refused("the message is empty", "Pass a text or messages as `query`.")
     metadata = {"routing": {"target": target}}
     return tuple(

@@ -86,6 +86,16 @@ def _json_of(text: str) -> str:
     return text
 
 
+def _text_of(result: object, tool_name: str) -> str:
+    if isinstance(result, str):
+        return result
+    try:
+        return to_json(result)
+    except (TypeError, ValueError) as error:
+        kind = type(result).__name__
+        raise TypeError(f"tool {tool_name} returned {kind}, not JSON: {error}") from error
+
+
 class TurnCalls:
     """Executes the tool calls of one turn."""
 
@@ -127,11 +137,11 @@ class TurnCalls:
         try:
             params = _decode(item.params_json)
             result = await tool.run(ToolInvocation(params, self._label, self._turn.id, call))
+            text = _text_of(result, item.tool_name)
         except Exception as error:  # the model sees any error of a tool
             message = f"{type(error).__name__}: {error}"
             await call.fail(message)
             return ResultItem(item.id, message, is_error=True)
-        text = result if isinstance(result, str) else to_json(result)
         await call.complete(_json_of(text))
         return ResultItem(item.id, text)
 

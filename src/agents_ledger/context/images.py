@@ -1,4 +1,4 @@
-"""Images that messages and results carry: found, and kept by reference."""
+"""Images that messages and results carry: found, and kept by reference. Other attached files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from agents_ledger.model.context.items import ImageItem
-from agents_ledger.model.turns import Message
+from agents_ledger.model.turns import Message, MessageFile
 
 KINDS = ("image", "input_image", "image_url", "localImage")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-ADDRESSES = ("https://", "http://", "data:image/")
+IMAGE_DATA = "data:image/"
+WEB = ("https://", "http://")
+ADDRESSES = (*WEB, IMAGE_DATA)
 
 
 def of_blocks(blocks: Any, owner: str) -> Iterator[ImageItem]:
@@ -47,12 +49,10 @@ def of_message(message: Message, metadata: Any) -> list[ImageItem]:
     fields = metadata if isinstance(metadata, dict) else {}
     owner = f"message {message.id}"
     images = list(of_blocks(fields.get("blocks"), owner))
-    selected = fields.get("selectedImages")
-    attached = [
-        *(selection.get("path") for selection in _dicts(selected)),
-        *(file.file_path for file in message.files if file.kind == "attached"),
-    ]
-    paths = [path for path in attached if isinstance(path, str) and _is_image(path)]
+    selected = (selection.get("path") for selection in _dicts(fields.get("selectedImages")))
+    attached = (file.file_path for file in message.files if file.kind == "attached")
+    paths = [path for path in selected if isinstance(path, str)]
+    paths += filter(_is_image, attached)
     for n, image in enumerate(images):
         if paths and image.reference.startswith(owner):  # the same picture, better named
             images[n] = ImageItem(paths.pop(0), image.media_type)
@@ -67,7 +67,31 @@ def _dicts(values: Any) -> Iterable[dict[str, Any]]:
 
 
 def _is_image(path: str) -> bool:
+    if path.startswith("data:"):
+        return path.startswith(IMAGE_DATA)
+    if path.startswith(WEB):
+        path = path.partition("#")[0].partition("?")[0]
     return PurePosixPath(path.replace("\\", "/")).suffix.lower() in SUFFIXES
+
+
+def attached_files(message: Message) -> list[str]:
+    """The files attached to a message that are no images, in words: their content is not here."""
+    attached = (file for file in message.files if file.kind == "attached")
+    return [_file_in_words(file) for file in attached if not _is_image(file.file_path)]
+
+
+def _file_in_words(file: MessageFile) -> str:
+    lines = ""
+    if file.line_start is not None:
+        lines = f", lines {file.line_start} to {file.line_end or file.line_start}"
+    return f"[file: {_named(file.file_path)}{lines}]"
+
+
+def _named(reference: str) -> str:
+    """An address, or the media type of one that holds the content itself."""
+    if not reference.startswith("data:"):
+        return reference
+    return reference.removeprefix("data:").partition(",")[0].partition(";")[0][:40]
 
 
 def can_be_sent(image: ImageItem) -> bool:
@@ -76,8 +100,6 @@ def can_be_sent(image: ImageItem) -> bool:
 
 
 def in_words(image: ImageItem) -> str:
-    if image.reference.startswith("data:"):
-        kind = image.reference.removeprefix("data:").partition(";")[0]
-        return f"[image: {kind[:40]}]"
-    kind = f" ({image.media_type})" if image.media_type else ""
-    return f"[image: {image.reference}{kind}]"
+    named = _named(image.reference)
+    kind = f" ({image.media_type})" if image.media_type and named == image.reference else ""
+    return f"[image: {named}{kind}]"

@@ -8,7 +8,8 @@ Each call is followed by its result. What a turn lacks is repaired, and the repa
 - letters of a tool's name that a provider would refuse become underscores, parameters that are no
   JSON object are put into one.
 
-Thinking is kept only with its provider's signature: no provider takes it back without. System
+Thinking is kept only with its provider's signature: no provider takes it back without. Signed
+thinking of a turn that names neither its provider nor a Claude model is told as a repair. System
 messages that a turn was asked with are shown as the user's; others are notices, and left out.
 """
 
@@ -42,6 +43,7 @@ NO_RESULT = "[no result recorded]"
 NO_OUTPUT = "[no output]"
 NO_CALL = "[result of a tool call that is not recorded]"
 SYSTEM = "[system]"
+UNKNOWN_SIGNER = "signed thinking left out: the turn names no provider"
 
 _decode = msgspec.json.Decoder().decode
 
@@ -137,6 +139,8 @@ class _Walk:
             if message.metadata_json or message.files:
                 for image in images.of_message(message, decoded(message.metadata_json)):
                     self.items.append(self._placed(image))
+                for file in images.attached_files(message):
+                    self._text("user", file)
             self._text("user", message.content)
         elif message.role == "tool":
             self._text("user", f"{NO_CALL}\n{message.content or NO_OUTPUT}")
@@ -154,13 +158,15 @@ class _Walk:
         metadata = decoded(message.metadata_json)
         signature = metadata.get("thinking_signature") if isinstance(metadata, dict) else None
         if message.thinking and isinstance(signature, str):
-            thinking = sound(message.thinking)
-            self.items.append(
-                ThinkingItem(thinking, signature, self.turn.provider, self.turn.id, self.part)
-            )
+            thinking, signer = sound(message.thinking), _signer(self.turn)
+            self.items.append(ThinkingItem(thinking, signature, signer, self.turn.id, self.part))
+            if signer is None:
+                self.row.repairs.append(Repair(self.turn.id, UNKNOWN_SIGNER, message.id))
         self._text("assistant", message.content)
         for image in images.of_message(message, metadata):
             self._text("assistant", images.in_words(image))
+        for file in images.attached_files(message):
+            self._text("assistant", file)
 
     def _text(self, role: Any, text: str | None) -> None:
         if text and not text.isspace():
@@ -197,6 +203,13 @@ class _Walk:
             text = NO_OUTPUT
         placed = tuple(map(self._placed, pictures)) if pictures else ()
         return ResultItem(call_id, sound(text), failed, placed, self.turn.id, self.part)
+
+
+def _signer(turn: Turn) -> str | None:
+    """The provider that signed a turn's thinking. Anthropic's is valid wherever Claude runs."""
+    if turn.provider:
+        return turn.provider
+    return "anthropic" if "claude" in (turn.model or "") else None
 
 
 def _is_blank(message: Message) -> bool:

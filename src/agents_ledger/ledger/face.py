@@ -59,6 +59,9 @@ class Face:
 class Begins:
     """What a verb has begun when it returns; with asyncio, once it is awaited or entered."""
 
+    id: str
+    _attempted = False  # to begin
+
     def _begun(self, state: T | None) -> T:
         return cast("T", state)
 

@@ -88,6 +88,7 @@ class Ledger(Subjects):
             **fields,
         }
         prepared = recording.recording(session, query, response, passed)
+        recording.check_content(prepared.new)
         try:
             return self._write(RecordTurn(prepared))
         except OutcomeUnknown as unknown:
@@ -321,6 +322,7 @@ class LiveTurn(Begins):
         self.id = prepared.id
 
     def _start(self) -> Self:
+        self._attempted = True
         if self._state is None:
             state = LiveState(self._prepared, self._ledger._writer_id())
             try:
@@ -430,6 +432,7 @@ class LiveCall(Begins):
         self._started = self._finished = False
 
     def _start(self) -> Self:
+        self._attempted = True
         if not self._started:
             state = self._turn.state
             with state.committing(self.call):
@@ -438,6 +441,7 @@ class LiveCall(Begins):
         return self
 
     def _finish(self, status: CallStatus, **outcome: str | None) -> None:
+        self._begun(self._started or None)
         self._turn._ledger._write(self._turn.state.finish(self.call, status, **outcome))
         self._finished = True
 
@@ -460,6 +464,7 @@ class LiveCall(Begins):
 
     def spawn(self, session: Session | str) -> Session:
         """Create the session of a subagent that this call starts, and link the two."""
+        self._begun(self._started or None)
         child = Session(session) if isinstance(session, str) else session
         return self._turn._ledger._write(self._turn.state.spawn(self.call, child))
 

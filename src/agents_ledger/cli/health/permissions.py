@@ -60,7 +60,8 @@ def _print(run: Invocation, review: PermissionReview, limit: int) -> None:
     if not review.uses:
         note("No turn with recorded permissions has tool calls.")
     if review.unchecked:
-        note(f"{humanize.count(review.unchecked, 'call')} not checked: no permissions recorded.")
+        calls = humanize.count(review.unchecked, "call")
+        note(f"{calls} not checked: no readable permissions recorded.")
 
 
 def _count(number: int, style: str) -> Span:

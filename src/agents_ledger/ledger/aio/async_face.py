@@ -5,6 +5,7 @@ asyncio is imported on use: callers of this have it loaded, and the others need 
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
@@ -202,10 +203,24 @@ class AsyncFace:
 class AsyncBegins:
     """Begins when it is awaited or entered."""
 
+    id: str
+    _attempted = False  # to begin
+
     def _begun(self, state: T | None) -> T:
         if state is None:
-            raise Refused("this turn has not begun", "Await it, or enter it with `async with`.")
+            raise Refused(
+                f"{self._named} has not begun", "Await it, or enter it with `async with`."
+            )
         return state
+
+    @property
+    def _named(self) -> str:
+        return f"{type(self).__name__} {self.id}"
+
+    def __del__(self) -> None:
+        if not self._attempted:
+            message = f"{self._named} was never awaited: nothing of it is stored"
+            warnings.warn(message, RuntimeWarning, stacklevel=2, source=self)
 
     async def _start(self) -> Self:
         raise NotImplementedError

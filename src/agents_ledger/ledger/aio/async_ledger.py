@@ -87,6 +87,7 @@ class AsyncLedger(AsyncReadVerbs):
             **fields,
         }
         prepared = recording.recording(session, query, response, passed)
+        recording.check_content(prepared.new)
         try:
             return await self._write(RecordTurn(prepared))
         except OutcomeUnknown as unknown:
@@ -324,6 +325,7 @@ class AsyncLiveTurn(AsyncBegins):
         self.id = prepared.id
 
     async def _start(self) -> Self:
+        self._attempted = True
         if self._state is None:
             state = LiveState(self._prepared, await self._ledger._writer_id())
             try:
@@ -435,6 +437,7 @@ class AsyncLiveCall(AsyncBegins):
         self._started = self._finished = False
 
     async def _start(self) -> Self:
+        self._attempted = True
         if not self._started:
             state = self._turn.state
             with state.committing(self.call):
@@ -443,6 +446,7 @@ class AsyncLiveCall(AsyncBegins):
         return self
 
     async def _finish(self, status: CallStatus, **outcome: str | None) -> None:
+        self._begun(self._started or None)
         await self._turn._ledger._write(self._turn.state.finish(self.call, status, **outcome))
         self._finished = True
 
@@ -467,6 +471,7 @@ class AsyncLiveCall(AsyncBegins):
 
     async def spawn(self, session: Session | str) -> Session:
         """Create the session of a subagent that this call starts, and link the two."""
+        self._begun(self._started or None)
         child = Session(session) if isinstance(session, str) else session
         return await self._turn._ledger._write(self._turn.state.spawn(self.call, child))
 

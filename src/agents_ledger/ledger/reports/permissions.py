@@ -10,6 +10,7 @@ from typing import NamedTuple
 from agents_ledger.ledger.sessions.heads import LATEST
 from agents_ledger.model.agents import permissions
 from agents_ledger.model.agents.permissions import Misuse, MisusedCall, PermissionReview, ToolUse
+from agents_ledger.model.turns import check_time
 from agents_ledger.store.database import Transaction
 
 # Consecutive turns mostly have the same grants.
@@ -31,6 +32,9 @@ class _JudgedCall(NamedTuple):
 def review(
     tx: Transaction, *, persona_id: str | None, since: int | None, until: int | None
 ) -> PermissionReview:
+    for name, at in (("since", since), ("until", until)):
+        if at is not None:
+            check_time(at, name)
     period = {
         "persona_id": persona_id,
         "since": 0 if since is None else since,
@@ -39,8 +43,10 @@ def review(
     misuses: list[MisusedCall] = []
     calls: dict[tuple[str, str], list[_JudgedCall]] = defaultdict(list)
     wrong: dict[tuple[str, str, Misuse], int] = defaultdict(int)
+    unchecked: int = tx.run("unjudged_calls", **period)[0][0]
     for row in tx.run("judged_calls", **period):
         call = _JudgedCall(*row)
+        unchecked += _is_unreadable(call)
         calls[call.persona_id, call.tool_name].append(call)
         for what in _misuses(call):
             wrong[call.persona_id, call.tool_name, what] += 1
@@ -67,7 +73,15 @@ def review(
         )
         for (persona, tool), made in sorted(calls.items())
     )
-    return PermissionReview(uses, tuple(misuses), tx.run("unjudged_calls", **period)[0][0])
+    return PermissionReview(uses, tuple(misuses), unchecked)
+
+
+def _is_unreadable(call: _JudgedCall) -> bool:
+    """Whether what its turn had or was granted is in no known shape."""
+    available, granted = call.tools_available, call.permissions_granted
+    return (available is not None and _available(available) is None) or (
+        granted is not None and _granted(granted) is None
+    )
 
 
 def _misuses(call: _JudgedCall) -> Iterator[Misuse]:

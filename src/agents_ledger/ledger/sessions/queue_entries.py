@@ -113,7 +113,7 @@ def checked_ask(ask: Ask, mode: QueueMode | None, id: str) -> Ask:
     ask = replace(ask, messages=tuple(checked_step(message) for message in ask.messages))
     try:
         _decode(_encode(ask))
-    except (TypeError, msgspec.DecodeError) as error:  # such as a file that is no MessageFile
+    except (TypeError, msgspec.DecodeError) as error:  # such as a file's line that is no number
         raise Refused(f"the message cannot be stored: {error}") from error
     return ask
 

@@ -14,8 +14,9 @@ from msgspec.structs import asdict, replace
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.heads import Pointer
-from agents_ledger.ledger.turns import threads
+from agents_ledger.ledger.turns import message_details, threads
 from agents_ledger.model.agents import config as configs
+from agents_ledger.model.agents import permissions
 from agents_ledger.model.context.compaction import NO_MODEL
 from agents_ledger.model.errors import Conflict, HeadMoved, Refused
 from agents_ledger.model.ids import ID_MAX, is_id, new_id, now_ms
@@ -107,6 +108,7 @@ def new_turn(session: str, query: Query, answer: Answer = None, /, **fields: Any
     for name in _JSON_FIELDS:
         if fields.get(name) is not None:
             fields[name] = encoded(fields[name], name)
+    permissions.check_recorded(fields.get("tools_available"), fields.get("permissions_granted"))
     if "steps" in fields:
         steps = _several(fields["steps"], "steps are a list of messages and tool calls")
         fields["steps"] = tuple(map(checked_step, steps))
@@ -222,6 +224,20 @@ def _check(new: NewTurn) -> None:
         )
 
 
+def check_content(new: NewTurn) -> None:
+    """Refuse a turn that holds nothing: no text, no call, no error."""
+    steps = [step for step in (*new.query, *new.steps, new.response) if step is not None]
+    if not (new.compaction or new.error or any(map(has_content, steps))):
+        raise Refused(
+            "the turn is empty: it has neither query, steps nor response",
+            "Pass the text of the query or of the response.",
+        )
+
+
+def has_content(step: Message | ToolCall) -> bool:
+    return isinstance(step, ToolCall) or bool(step.letters or step.has_details)
+
+
 def check_role(role: TurnRole) -> None:
     if role not in _TURN_ROLES:
         raise Refused(f"a turn's role is one of {_words(_TURN_ROLES)}, not {role!r}")
@@ -309,6 +325,8 @@ def _check_message(message: Message) -> None:
         raise Refused(f"a message's source is one of {_words(_SOURCES)}, not {message.source!r}")
     if message.id:
         check_id(message.id)
+    if message.has_details:
+        message_details.check(message)
 
 
 def _check_call(call: ToolCall) -> None:

@@ -6,13 +6,16 @@ docs/how-to/run-turns-with-the-broker.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from agents_ledger.model.errors import Refused
+
+T = TypeVar("T")
 ANY = ("*",)
 Misuse = Literal["not granted", "not available", "rejected"]
 
@@ -109,7 +112,7 @@ class PermissionReview(Struct, frozen=True):
     """What was used, and what of it without permission.
 
     `unchecked`: calls of turns that record neither what was available nor what was granted, as
-    imported ones do.
+    imported ones do, or one of them in a shape that cannot be read.
     """
 
     uses: tuple[ToolUse, ...] = ()
@@ -125,15 +128,39 @@ encode = msgspec.json.Encoder().encode
 
 def decode(text: str | None) -> Permissions | None:
     """What a turn was granted; None if it does not say, or in a shape that is not ours."""
-    try:
-        return None if text is None else _permissions(text)
-    except msgspec.DecodeError:
-        return None
+    return None if text is None else _read(text, _permissions, Permissions)
 
 
 def decode_names(text: str | None) -> tuple[str, ...] | None:
     """The names of the tools that a turn had; None if it does not say so in our shape."""
+    return None if text is None else _read(text, _names, tuple[str, ...])
+
+
+def _read(text: str, decoder: Callable[[str], T], kind: Any) -> T | None:
     try:
-        return None if text is None else _names(text)
-    except msgspec.DecodeError:
+        return decoder(text)
+    except msgspec.ValidationError:
         return None
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        pass
+    import json
+
+    try:  # names may have unpaired surrogates, which a strict decoder refuses
+        value: T = msgspec.convert(json.loads(text), kind)
+    except (ValueError, RecursionError, msgspec.ValidationError):
+        return None
+    return value
+
+
+def check_recorded(available: str | None, granted: str | None) -> None:
+    """Refuse shapes that a review could not judge."""
+    if available is not None and decode_names(available) is None:
+        raise Refused(
+            f"tools_available is {available!r:.80}",
+            'It is a list of names, as in ["Read", "Bash"].',
+        )
+    if granted is not None and decode(granted) is None:
+        raise Refused(
+            f"permissions_granted is {granted!r:.80}",
+            'It is an object that lists the tools, as in {"tools": ["Read", "mcp__*"]}.',
+        )
