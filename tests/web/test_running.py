@@ -9,6 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
+from agents_ledger import Session
 from tests.importers.claude_log import SESSION, Log, text, tool
 from tests.importers.helping import import_paths
 from tests.web.conftest import Running, Visitor, visits
@@ -156,6 +157,42 @@ def test_a_turn_that_the_broker_runs_is_stopped_from_any_page(
         page = visitor.open("/")
         page.locator("#running").get_by_role("button", name="Stop").click()
         expect(page.locator("#running li")).to_have_count(0)
+
+
+def test_an_attempt_that_failed_stays_in_sight_and_says_why(
+    browser: Browser, own_server: Callable[[], Running], tmp_path: Path
+) -> None:
+    (tmp_path / "own-0.policy.toml").write_text('[engine]\nname = "echo"\n', encoding="utf-8")
+    running = own_server()
+    running.ledger.record("talk", "Hello", "Good day")
+    running.ledger.create_session(Session("new"))
+    for new in visits(browser, running):
+        visitor = new()
+        for label in ("talk", "new"):
+            page = visitor.open(f"/s/{label}")
+            expect(page.locator("body[data-live=on]")).to_be_attached()
+            page.get_by_label(f"Message to {label}").fill("/fail auth the key has expired")
+            page.get_by_role("button", name="Send").click()
+            failed = page.locator("article.card.failed")
+            expect(failed.locator(".error")).to_contain_text("the key has expired")
+            expect(page.locator("#running li")).to_have_count(0)
+            page = visitor.open(f"/s/{label}")
+            expect(failed.locator(".error")).to_be_in_viewport()
+            page.get_by_label(f"Message to {label}").fill("Now it works")
+            page.get_by_role("button", name="Send").click()
+            answered = page.locator("article.card:not(.failed)", has_text="Now it works")
+            expect(answered.locator(".msg.response")).to_be_visible()
+
+
+def test_what_runs_is_seen_beside_the_turn_that_is_read(visitor: Visitor, running: Running) -> None:
+    for number in range(4):
+        running.ledger.record("beside-run", f"Question {number}", "A line.\n\n" * 40)
+    with running.ledger.turn("beside-run", "Build it") as turn:
+        page = visitor.open("/s/beside-run")
+        expect(page.locator("#running li")).to_be_in_viewport(ratio=1)
+        page.evaluate("scrollTo({top: 200, behavior: 'instant'})")
+        expect(page.locator("#running li")).to_be_in_viewport(ratio=1)
+        turn.respond("Done")
 
 
 # Links within sentences may be as small as their text.

@@ -10,6 +10,7 @@ from litestar.response import Redirect
 
 from agents_ledger.importers.discovery import this_home
 from agents_ledger.importers.survey import is_gone
+from agents_ledger.ledger.sessions.queue import Queue
 from agents_ledger.model.errors import Conflict, LedgerError, NotFound, Refused
 from agents_ledger.model.imports.resuming import command_here, command_there
 from agents_ledger.model.reports.pages import NamedSession
@@ -147,7 +148,8 @@ def _thread_values(
     window = cards_upto(site.ledger, target, thread.depth, view.upto or thread.depth)
     running = running_turns(site, request, session.label) if session else []
     window = with_running_calls(window, [line.turn for line in running])
-    live = live_cards(site, session) if session and window.last_depth == thread.depth else ()
+    is_tail = window.last_depth == thread.depth
+    live = tail_cards(site, session, window) if session and is_tail and not view.at else ()
     card = _chosen(window, view.chosen)
     inspector = inspect(site, card.turn, view.tab, whole=view.whole) if card else None
     rows = rail(site, thread)
@@ -230,9 +232,15 @@ def _chosen(window: CardWindow, turn_id: str) -> Card | None:
     return matches[0] if matches else (window.cards[-1] if window.cards else None)
 
 
-def live_cards(site: Site, session: Session) -> tuple[tuple[Card, str], ...]:
-    """The turns that are being written on a session, with their text so far."""
-    cards = []
+def tail_cards(
+    site: Site, session: Session, window: CardWindow
+) -> tuple[tuple[Card, str | None], ...]:
+    """What stands below the thread of a session: an attempt to continue it that failed, and the
+    turns being written, with their text so far."""
+    failed = _failed_attempt(site, session, window)
+    cards: list[tuple[Card, str | None]] = []
+    if failed:
+        cards.append((card_of(site.ledger, site.ledger.get_turn(failed)), None))
     for turn_id in site.ledger.live_turns(session.label):
         try:
             turn = site.ledger.get_turn(turn_id)
@@ -248,6 +256,20 @@ def _shown(site: Site, label: str) -> Session:
     session = site.ledger.session(decode_part(label))
     site.ledger.check_shown(session.label)
     return session
+
+
+def _failed_attempt(site: Site, session: Session, window: CardWindow) -> str | None:
+    """The latest turn below the head of a session, if it failed. A head does not move to it, and
+    what was asked would be out of sight."""
+    if window.cards:
+        below = [line.turn for line in window.cards[-1].continues]
+        latest = max(below, key=lambda turn: turn.started_at, default=None)
+        is_attempt = latest and latest.status == "failed" and not latest.projected
+        return latest.id if latest and is_attempt else None
+    if site.broker is None or session.thread_id:
+        return None
+    entries = Queue(site.ledger).entries(session.label, everything=True)
+    return entries[-1].turn_id if entries and entries[-1].status == "failed" else None
 
 
 @get("/s/{label:str}/head", sync_to_thread=True)
@@ -286,7 +308,7 @@ def news_fragment(
         "cards.html",
         request,
         window=with_running_calls(window, running),
-        live=live_cards(site, session),
+        live=tail_cards(site, session, window),
     )
 
 

@@ -6,8 +6,10 @@ import { $, $$, announce, create, csrf, fragment } from "./dom.js";
 import { morph } from "./morph.js";
 import { onChange } from "./updates.js";
 
+const FAILED_AFTER_MS = [500, 1500, 4000, 10_000];
+
 export function wireLive(thread) {
-  if (!thread || thread.root.dataset.tail !== "true" || !thread.root.dataset.session) return;
+  if (!thread || thread.root.dataset.tail !== "true" || !thread.root.dataset.session) return null;
   const live = new Live(thread);
   const label = thread.root.dataset.session;
   onChange((kind, change) => {
@@ -16,6 +18,7 @@ export function wireLive(thread) {
     live.inspect(kind, change);
   });
   live.wireFollow();
+  return live;
 }
 
 class Live {
@@ -66,7 +69,7 @@ class Live {
   /** Refresh the inspector if its turn has a new step or has ended. */
   inspect(kind, change) {
     const inspected = $("[data-inspected]")?.dataset.inspected;
-    if (inspected !== change.turn_id || (kind === "live" && this.steps === change.steps)) return;
+    if (!inspected || inspected !== change.turn_id || (kind === "live" && this.steps === change.steps)) return;
     this.steps = change.steps;
     this.thread.inspect(inspected);
   }
@@ -124,7 +127,7 @@ class Live {
   }
 }
 
-export function wireChat(thread) {
+export function wireChat(thread, live) {
   const form = $("form.chat");
   if (!form || !thread) return;
   const area = $("textarea", form);
@@ -148,8 +151,12 @@ export function wireChat(thread) {
         body: new URLSearchParams({ text }),
         redirect: "manual",
       });
-      if (answer.ok || answer.type === "opaqueredirect") area.value = "";
-      else announce("The message could not be sent");
+      if (answer.ok || answer.type === "opaqueredirect") {
+        area.value = "";
+        live?.follow(true);
+        // A turn that fails at once was never seen being written, and moves no head.
+        for (const ms of FAILED_AFTER_MS) setTimeout(() => live?.fetchNews(), ms);
+      } else announce("The message could not be sent");
     } catch {
       announce("The message could not be sent");
     }
