@@ -4,24 +4,27 @@ A case is a call of a real session that failed, where a later call of the same k
 that conversation. What fixed it is the last change between the two, or the corrected call. Cases
 are asked in two ways.
 
-*Before it was fixed*: sessions are replayed in the order of their turns. The ledger is cut off at
-the error: it has the turns that were finished by then, and of the turn itself the calls up to the
-one that failed. Only errors like one that had ended before can be answered, so only these are
-asked. An answer is right if it names the same remedy: the same program and subcommand, or the same
-kind of file tool on the same file or, in both conversations, on the file of the failed call or one
-that the error names. If the remedy is a corrected form of the failed command, the answer must share
-a word of the correction that the failed command lacks.
+*Before it was fixed*: all sessions are replayed together, turn by turn, in the order of their
+times. The turn of a case is live: it is asked when the failed call is the last that the ledger has,
+and goes on after that. The remedy can only be known if it is there: a case is an error like an
+earlier one, of the same tool with a third of their words in common, that ended by the same remedy.
+The same is the same program and subcommand, or the same kind of file tool on the same file or, in
+both conversations, on the file of the failed call or one that the error names. For a corrected form
+of the failed command, it must share a word of the correction that the failed command lacks. An
+answer is right if it names the same remedy. A further line has the errors that are like an earlier
+one, whatever ended that: some of them nobody can know.
 
 *When it comes again*: the ledger has everything. The error is asked as it would read in another
 project: folders, file names and numbers replaced. An answer is right only if it is the very call
 that fixed it, or one with equal parameters.
+
+Sessions of CORPUS and of the folders in LOGS are read; copies of a conversation count once.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -36,13 +39,14 @@ from agents_ledger.model.reports.ask import CallStep, Fix
 from benchmarks.measure import Goal, Line
 
 CORPUS = "AGENTS_LEDGER_CORPUS"
+LOGS = "AGENTS_LEDGER_LOGS"  # more folders of the same form, separated like those of PATH
 SOURCES = ("claude_code", "codex", "pi", "cursor", "opencode", "copilot", "gemini")
 GOAL = 0.6
 SHOWN = 10
 ANSWERS = 3
 FOLLOWED = 3  # turns after the error in which it may end
 WORDS_MIN = 3  # of an error
-COMMON_WORDS = 0.5  # of two errors, to be called similar
+COMMON_WORDS = 1 / 3  # of two errors that are alike
 _WORD = re.compile(r"[A-Za-z][A-Za-z_]+")
 
 
@@ -52,13 +56,34 @@ _PATH = re.compile(
 CallsOf = Callable[[CallStep], Call]
 
 
-class FixCase(NamedTuple):
+class PastTurn(NamedTuple):
     turn: Turn
     label: str
     agent: str
+    following: tuple[Call, ...]  # its calls and those of the next turns
+
+
+class EndedError(NamedTuple):
+    words: frozenset[str]
+    label: str
+    episode: Episode
+
+
+class FixCase(NamedTuple):
+    past: PastTurn
     at: int  # of the failed call among those of the turn
     episode: Episode  # what really happened
-    others: frozenset[str]  # sessions in which a similar error had ended
+    likes: tuple[EndedError, ...] = ()  # the earlier errors like this one
+
+    @property
+    def known(self) -> tuple[EndedError, ...]:
+        """Those that ended by the same remedy."""
+        real = self.episode
+        return tuple(
+            one
+            for one in self.likes
+            if is_same_remedy(one.episode.fixed_by, one.episode.failed, real.fixed_by, real.failed)
+        )
 
 
 class FixResult(NamedTuple):
@@ -73,14 +98,18 @@ def fix(folder: Path) -> Iterator[Line]:
     if not corpus:
         yield Line(f"fix: skipped, {CORPUS} does not name a folder", "-")
         return
+    folders = [Path(corpus), *map(Path, filter(None, os.environ.get(LOGS, "").split(os.pathsep)))]
     with Ledger.open(str(folder / "whole.db")) as ledger:
-        import_paths(ledger, [Path(corpus) / name for name in SOURCES])
+        import_paths(ledger, [one / name for one in folders for name in SOURCES])
         ledger._core.index(least=1)
-        history = list(_history(ledger))
+        history = past_turns(ledger)
         again = list(_asked_again(ledger, history))
-    before = list(_measured(history, folder))
+    with Ledger.open(str(folder / "growing.db")) as ledger:
+        before = list(replayed(ledger, history))
+    known = [result for result in before if result.case.known]
     for way, results, goal in (
-        ("before it was fixed", before, Goal(">=", GOAL)),
+        ("before it was fixed", known, Goal(">=", GOAL)),
+        ("before it was fixed, known or not", before, None),
         ("when it comes again", again, None),
     ):
         print(f"\nTen cases, {way}:")
@@ -92,14 +121,7 @@ def fix(folder: Path) -> Iterator[Line]:
 # -- cases ------------------------------------------------------------------------------------
 
 
-class PastTurn(NamedTuple):
-    turn: Turn
-    label: str
-    agent: str
-    following: tuple[Call, ...]  # its calls and those of the next turns
-
-
-def _history(ledger: Ledger) -> Iterator[PastTurn]:
+def past_turns(ledger: Ledger) -> list[PastTurn]:
     """The turns of every session once, oldest first. Copies of a conversation count once."""
     past: list[PastTurn] = []
     seen: set[tuple[Any, ...]] = set()
@@ -112,7 +134,7 @@ def _history(ledger: Ledger) -> Iterator[PastTurn]:
             seen |= {(turn.id,), key} if turn.tool_calls else {(turn.id,)}
             calls = [_call(c) for later in turns[at : at + FOLLOWED + 1] for c in later.tool_calls]
             past.append(PastTurn(turn, session.label, session.origin or "?", tuple(calls)))
-    return iter(sorted(past, key=lambda one: one.turn.started_at))
+    return sorted(past, key=lambda one: one.turn.started_at)
 
 
 def _call(call: ToolCall) -> Call:
@@ -148,48 +170,48 @@ def _ended(calls: Sequence[Call], at: int) -> Episode | None:
     return None
 
 
-def _cases(past: PastTurn, ended: dict[str, list[tuple[frozenset[str], str]]]) -> Iterator[FixCase]:
+def cases_of(past: PastTurn, ended: dict[str, list[EndedError]]) -> Iterator[FixCase]:
     """The cases of a turn; `ended` collects the errors that have ended, by tool."""
     for at in range(len(past.turn.tool_calls)):
         call = past.following[at]
-        words = _words(call.problem)
-        if not _is_case(call):
-            continue
-        episode = _ended(past.following, at)
+        episode = _ended(past.following, at) if _is_case(call) else None
         if episode is None:
             continue
-        similar = frozenset(
-            label for other, label in ended[call.tool_name] if _similar(words, other)
-        )
-        ended[call.tool_name].append((words, past.label))
-        if similar:
-            yield FixCase(past.turn, past.label, past.agent, at, episode, similar)
+        words = _words(call.problem)
+        likes = tuple(one for one in ended[call.tool_name] if _similar(words, one.words))
+        ended[call.tool_name].append(EndedError(words, past.label, episode))
+        if likes:
+            yield FixCase(past, at, episode, likes)
 
 
 # -- measuring --------------------------------------------------------------------------------
 
 
-def _measured(history: Sequence[PastTurn], folder: Path) -> Iterator[FixResult]:
-    growing, cut = folder / "growing.db", folder / "cut.db"
-    ended: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
-    recorded = 0
-    for number, past in enumerate(history):
-        cases = list(_cases(past, ended))
-        if not cases:
-            continue
-        with Ledger.open(str(growing)) as ledger:
-            for earlier in history[recorded:number]:
-                _record(ledger, earlier.label, earlier.turn, None)
+def replayed(ledger: Ledger, history: Sequence[PastTurn]) -> Iterator[FixResult]:
+    """Record all turns as they happened, and ask for the remedy of each case at its error."""
+    ended: dict[str, list[EndedError]] = defaultdict(list)
+    calls = _stored(ledger)
+    for past in history:
+        cases = list(cases_of(past, ended))
+        if cases:
             ledger._core.index(least=1)
-        recorded = number
-        for case in cases:
-            shutil.copyfile(growing, cut)
-            with Ledger.open(str(cut)) as ledger:
-                _record(ledger, case.label, case.turn, case.at + 1)
+        steps = _steps(past.turn)
+        with ledger.turn(past.label, _prompt(past.turn), started_at=past.turn.started_at) as live:
+            recorded = 0
+            for case in cases:
+                upto = 1 + steps.index(past.turn.tool_calls[case.at])
+                live.add(*map(_plain, steps[recorded:upto]))
+                recorded = upto
                 answers = ledger.fix(case.episode.failed.problem, limit=ANSWERS).fixes
-                calls = _stored(ledger)
-                right = [n for n, one in enumerate(answers, 1) if _is_right(one, case, calls)]
-            yield FixResult(case, next(iter(right), 0), answers)
+                real, failed = case.episode.fixed_by, case.episode.failed
+                right = [
+                    number
+                    for number, one in enumerate(answers, 1)
+                    if is_same_remedy(calls(one.fixed_by), calls(one.failed), real, failed)
+                ]
+                yield FixResult(case, next(iter(right), 0), answers)
+            live.add(*map(_plain, steps[recorded:]))
+            live.respond("-")
 
 
 def _asked_again(ledger: Ledger, history: Sequence[PastTurn]) -> Iterator[FixResult]:
@@ -203,7 +225,7 @@ def _asked_again(ledger: Ledger, history: Sequence[PastTurn]) -> Iterator[FixRes
             if episode is None or text in asked:
                 continue
             asked.add(text)
-            case = FixCase(past.turn, past.label, past.agent, at, episode, frozenset())
+            case = FixCase(past, at, episode)
             answers = ledger.fix(text, limit=ANSWERS).fixes
             real = episode.fixed_by.params_json
             right = [
@@ -218,17 +240,13 @@ def disguised(error: str) -> str:
     return re.sub(r"\d+", "7", text)
 
 
-def _record(ledger: Ledger, label: str, turn: Turn, calls: int | None) -> None:
-    """A turn as it was, or up to a call."""
-    kept = list(turn.tool_calls)[:calls]
-    end = kept[-1].sequence if calls is not None and kept else 1 << 60
-    steps = [m for m in turn.messages if m.role != "user" and m.sequence < end]
-    prompt = [m.content for m in turn.messages if m.role == "user" and m.content][:1]
-    parts: list[Message | ToolCall] = sorted([*steps, *kept], key=lambda part: part.sequence)
-    plain = [_plain(part) for part in parts]
-    ledger.record(
-        label, prompt[0] if prompt else "-", None, steps=plain, started_at=turn.started_at
-    )
+def _steps(turn: Turn) -> list[Message | ToolCall]:
+    steps = [message for message in turn.messages if message.role != "user"]
+    return sorted([*steps, *turn.tool_calls], key=lambda part: part.sequence)
+
+
+def _prompt(turn: Turn) -> str:
+    return next((m.content for m in turn.messages if m.role == "user" and m.content), "-")
 
 
 def _plain(part: Message | ToolCall) -> Message | ToolCall:
@@ -244,15 +262,14 @@ def _plain(part: Message | ToolCall) -> Message | ToolCall:
     )
 
 
-def _is_right(answer: Fix, case: FixCase, calls: CallsOf) -> bool:
-    real, failed = case.episode.fixed_by, case.episode.failed
-    step, other = calls(answer.fixed_by), calls(answer.failed)
+def is_same_remedy(step: Call, of: Call, real: Call, failed: Call) -> bool:
+    """Whether what ended an error, `of`, is what ended another, `failed`."""
     if (real.shell is None) is not (step.shell is None):
         return False
     if real.shell is None:
-        return _file_role(real, failed) == _file_role(step, other)
+        return _file_role(real, failed) == _file_role(step, of)
     if real.is_like(failed):
-        return bool(_correction(real, failed) & _correction(step, other))
+        return bool(_correction(real, failed) & _correction(step, of))
     return bool({one[:2] for one in real.programs} & {one[:2] for one in step.programs})
 
 
@@ -288,7 +305,7 @@ def _file_role(call: Call, failed: Call) -> tuple[str, ...]:
 def _shown(number: int, result: FixResult) -> str:
     case = result.case
     lines = [
-        f"{number}. {case.agent}: {_short(case.episode.failed.command)}",
+        f"{number}. {case.past.agent}: {_short(case.episode.failed.command)}",
         f"   error:     {_short(case.episode.failed.problem)}",
         f"   fixed by:  {_short(case.episode.fixed_by.command)}",
     ]
@@ -305,12 +322,14 @@ def _short(text: str) -> str:
 def _report(way: str, results: Sequence[FixResult], goal: Goal | None) -> Iterator[Line]:
     groups = {"": list(results)}
     elsewhere = [
-        one for one in results if one.case.others and one.case.label not in one.case.others
+        one
+        for one in results
+        if one.case.known and one.case.past.label not in {like.label for like in one.case.likes}
     ]
     if elsewhere:
         groups[", from other conversations alone"] = elsewhere
-    for agent in sorted({result.case.agent for result in results}):
-        groups[f", {agent}"] = [result for result in results if result.case.agent == agent]
+    for agent in sorted({result.case.past.agent for result in results}):
+        groups[f", {agent}"] = [result for result in results if result.case.past.agent == agent]
     for name, group in groups.items():
         first = sum(result.rank == 1 for result in group) / max(1, len(group))
         third = sum(result.rank > 0 for result in group) / max(1, len(group))

@@ -122,6 +122,16 @@ def test_the_place_holds_what_matters_and_leaves_out_what_came_after(ledger: Led
     assert fork.proposals[0].context_tokens > 0
 
 
+def test_a_thread_that_has_gone_on_a_little_is_continued_at_its_end(ledger: Ledger) -> None:
+    talk(ledger)
+    for number in range(10):
+        end = ledger.record("work", f"unrelated matter {number}", "done").id
+
+    route = ledger.route("smart:the duration parser in durations.py takes 90m for months")
+
+    assert route.turn_id == end
+
+
 @pytest.mark.parametrize("indexed", [False, True])
 def test_words_side_by_side_tell_more_than_the_same_words_apart(
     ledger: Ledger, indexed: bool

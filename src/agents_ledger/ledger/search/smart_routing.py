@@ -47,7 +47,7 @@ ENOUGH = 0.5
 CANDIDATES = 200
 # Weight of the nearest turn by meaning, relative to the best by words.
 MEANING = 1.0
-FADING = 0.95  # weight of a relevant turn per turn of distance
+FADING = 0.98  # weight of a relevant turn per turn of distance
 FURTHER = 0.5  # weight of each further relevant turn of a thread
 # Bonus for the end of a thread: most conversations continue there.
 AT_THE_END = 0.5
