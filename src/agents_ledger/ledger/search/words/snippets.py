@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from agents_ledger.ledger.search.documents import IndexedPiece, SearchDocument
@@ -95,13 +95,15 @@ def snippets(document: SearchDocument, finder: PhraseFinder) -> tuple[Snippet, .
     Common words count only if the search has no others; of the others, the rarest in the turn is
     shown first.
     """
-    by_piece = [(piece, finder.marks(piece)) for piece in document.pieces]
-    counts: Counter[int] = Counter()
-    for _, marks in by_piece:
-        counts.update({number: len(spans) for number, spans in marks.items()})
+    found = ((at, piece, finder.marks(piece)) for at, piece in enumerate(document.pieces))
+    marked = [(at, piece, marks) for at, piece, marks in found if marks]
+    counts: dict[int, int] = defaultdict(int)
+    for _, _, marks in marked:
+        for number, spans in marks.items():
+            counts[number] += len(spans)
     worth = set(counts) - finder.common or set(counts)
     candidates: list[tuple[int, int, int, IndexedPiece, Marks]] = []
-    for at, (piece, all_marks) in enumerate(by_piece):
+    for at, piece, all_marks in marked:
         marks = {number: spans for number, spans in all_marks.items() if number in worth}
         if marks:
             rank = PARTS.index(piece.part)
