@@ -6,12 +6,10 @@ import ast
 import importlib
 import inspect
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
-import agents_ledger
+from tests.architecture.conftest import Modules
 
-PACKAGE = Path(agents_ledger.__file__).parent
 INNER = "agents_ledger.ledger"
 INSIDE = {"ledger", "store"}  # the store has connections and cores of its own
 # What the verbs of Ledger are made of; a function that takes one of these is not for others.
@@ -24,18 +22,15 @@ BY_ADDRESS = {
 }
 
 
-def outside() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        relative = path.relative_to(PACKAGE)
-        if relative.parts[0] not in INSIDE:
-            yield str(relative), ast.parse(path.read_text(encoding="utf-8"))
+def outside(modules: Modules) -> Iterator[tuple[str, ast.Module]]:
+    return ((str(path), tree) for path, tree in modules.items() if path.parts[0] not in INSIDE)
 
 
-def test_nothing_outside_the_ledger_reaches_its_core_or_its_database() -> None:
+def test_nothing_outside_the_ledger_reaches_its_core_or_its_database(modules: Modules) -> None:
     private = {"_core", "_read", "_write"}
     places = [
         f"{name}:{node.lineno} {ast.unparse(node)}"
-        for name, tree in outside()
+        for name, tree in outside(modules)
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and (
@@ -47,10 +42,12 @@ def test_nothing_outside_the_ledger_reaches_its_core_or_its_database() -> None:
     assert places == []
 
 
-def test_nothing_outside_the_ledger_uses_a_function_that_takes_a_transaction() -> None:
+def test_nothing_outside_the_ledger_uses_a_function_that_takes_a_transaction(
+    modules: Modules,
+) -> None:
     places = [
         f"{name}: {value.__module__}.{value.__qualname__}"
-        for name, tree in outside()
+        for name, tree in outside(modules)
         for value in used_of_ledger(tree)
         if inspect.isfunction(value) and is_internal(value)
     ]

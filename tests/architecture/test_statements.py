@@ -7,14 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import agents_ledger
 from agents_ledger.ledger.maintenance import audit, salvage
 from agents_ledger.store import queries
 from agents_ledger.store.postgres.statements import WORDS as POSTGRES_WORDS
 from agents_ledger.store.sqlite import hook_reader
 from agents_ledger.store.sqlite.statements import WORDS as SQLITE_WORDS
+from tests.architecture.conftest import PACKAGE, Modules
 
-PACKAGE = Path(agents_ledger.__file__).parent
 SQL = PACKAGE / "store" / "sql"
 FOREIGN = (  # they read and write databases of other programs
     "databases.py",
@@ -24,13 +23,9 @@ FOREIGN = (  # they read and write databases of other programs
 )
 
 
-def used() -> set[str]:
+def used(modules: Modules) -> set[str]:
     """The names passed to run(), read_as(), change() and run_many()."""
-    return {
-        name
-        for path in PACKAGE.rglob("*.py")
-        for name in names_in(ast.parse(path.read_text(encoding="utf-8")))
-    }
+    return {name for tree in modules.values() for name in names_in(tree)}
 
 
 def names_in(tree: ast.AST) -> Iterator[str]:
@@ -56,23 +51,22 @@ def names_in(tree: ast.AST) -> Iterator[str]:
                     yield part.value
 
 
-def said() -> set[str]:
-    """Every text in the package: a statement may be chosen before it is run."""
-    return {
-        node.value
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+def texts(modules: Modules) -> Iterator[tuple[Path, str]]:
+    """Every text constant of the package, with its module."""
+    for path, tree in modules.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield path, node.value
 
 
-def test_every_statement_is_used_and_none_is_missing() -> None:
+def test_every_statement_is_used_and_none_is_missing(modules: Modules) -> None:
     by_prefix = (audit.PREFIX, salvage.MEND, salvage.TIDY, salvage.FLAG)
     stated = {name for name in queries.names() if not name.startswith(by_prefix)}
     stated |= hook_reader.statements().keys()
 
-    assert stated - said() == set()
-    assert used() - stated == set()
+    # A statement may be chosen before it is run.
+    assert stated - {text for _, text in texts(modules)} == set()
+    assert used(modules) - stated == set()
 
 
 def test_every_fragment_and_every_word_is_used() -> None:
@@ -107,14 +101,12 @@ def test_both_engines_have_the_same_views_and_guard_the_same_tables() -> None:
     assert made[0] == made[1]
 
 
-def test_sql_is_found_only_in_the_store() -> None:
+def test_sql_is_found_only_in_the_store(modules: Modules) -> None:
     sql = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM)\b .*\b(FROM|SET|VALUES|WHERE)\b")
     elsewhere = [
-        f"{path.relative_to(PACKAGE)}: {node.value!r}"
-        for path in PACKAGE.rglob("*.py")
-        if "store" not in path.relative_to(PACKAGE).parts and path.name not in FOREIGN
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and sql.search(node.value)
+        f"{path}: {text!r}"
+        for path, text in texts(modules)
+        if "store" not in path.parts and path.name not in FOREIGN and sql.search(text)
     ]
 
     assert elsewhere == []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +33,19 @@ def run_python(text: str, folder: Path) -> None:
     script = folder / "example.py"
     script.write_text(text, encoding="utf-8")
     runpy.run_path(str(script))
+
+
+def type_checked(*files: str) -> subprocess.CompletedProcess[str]:
+    """Run mypy on examples, by itself: in this process it would undo gc.freeze() and leave hundreds
+    of thousands of objects, and each garbage collection of all later tests would pay for them."""
+    cache = ROOT / ".mypy_cache" / "examples" / os.environ.get("PYTEST_XDIST_WORKER", "main")
+    options = ("--strict", "--config-file=", f"--cache-dir={cache}")
+    return subprocess.run(
+        [sys.executable, "-m", "mypy", *options, *files],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def commands(block: str) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ import pytest
 
 from agents_ledger.broker import policy
 from agents_ledger.model.agents import permissions
-from tests.docs.console import ROOT, blocks, run_python
+from tests.docs.console import ROOT, blocks, run_python, type_checked
 
 PAGE = "docs/how-to/run-turns-with-the-broker.md"
 
@@ -23,7 +23,6 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.finding("users-11")
 @pytest.mark.finding("spec-docs-engine")
 def test_an_engine_of_your_own_is_ten_lines_that_type_check(tmp_path: Path) -> None:
-    mypy = pytest.importorskip("mypy.api")
     examples = blocks(PAGE, "python")
     [engine] = [text for text in examples if "class Shout" in text]
     body = engine.partition("class Shout")[2].partition("\n\n\n")[0]
@@ -31,16 +30,9 @@ def test_an_engine_of_your_own_is_ten_lines_that_type_check(tmp_path: Path) -> N
     file = tmp_path / "example.py"
     file.write_text("\n".join(examples), encoding="utf-8")
 
-    out, errors, code = mypy.run(
-        [
-            "--strict",
-            "--config-file=",
-            f"--cache-dir={ROOT / '.mypy_cache' / 'examples'}",
-            str(file),
-        ]
-    )
+    checked = type_checked(str(file))
 
-    assert (code, errors) == (0, ""), out
+    assert (checked.returncode, checked.stderr) == (0, ""), checked.stdout
 
 
 @pytest.mark.finding("spec-docs-sandbox")
