@@ -424,7 +424,8 @@ milliseconds, flags are 0 or 1, JSON is text. `serial` is a number the database 
 """
 TABLE = re.compile(r"((?:^--[^\n]*\n)*)^CREATE TABLE (\w+) \((.*?)^\)", re.MULTILINE | re.DOTALL)
 VIEW = re.compile(r"((?:^--[^\n]*\n)*)^CREATE VIEW (\w+)\b", re.MULTILINE)
-SPELLED = {"<serial_key>": "serial", "<bytes>": "bytes", " DEFERRABLE INITIALLY IMMEDIATE": ""}
+SPELLED = {"<serial_key>": "serial", "<log_key>": "serial", "<bytes>": "bytes"}
+SPELLED |= {" DEFERRABLE INITIALLY IMMEDIATE": ""}
 CONSTRAINTS = ("PRIMARY KEY", "UNIQUE", "FOREIGN KEY", "CHECK", "CONSTRAINT")
 
 

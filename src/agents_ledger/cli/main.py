@@ -64,6 +64,11 @@ SECTIONS = {
     "Privacy": {
         "secrets": ("privacy.secrets", "List the secrets in the ledger by kind and session."),
     },
+    "Evidence": {
+        "verify": ("health.evidence", "Verify that nothing was changed since it was recorded."),
+        "prove": ("health.evidence", "Export a proof that a turn was recorded as it is."),
+        "checkpoint": ("health.evidence", "Sign what the log is now, and choose where that goes."),
+    },
     "Health": {
         "audit": ("health.checks", "Check every rule of the ledger, and the database itself."),
         "doctor": ("health.checks", "Report on the database, its writers and the sources."),
@@ -88,7 +93,7 @@ OTHER_NAMES = {
     "diff": "compare", "branch": "fork", "checkout": "fork", "mv": "rename", "title": "note",
     "rm": "archive", "delete": "archive", "remove": "archive", "sync": "import", "load": "import",
     "dump": "export", "save": "export", "web": "up", "ui": "up", "start": "up", "dashboard": "up",
-    "server": "serve", "check": "audit", "verify": "audit", "status": "doctor", "repair": "salvage",
+    "server": "serve", "check": "audit", "status": "doctor", "repair": "salvage",
     "help": "--help", "version": "--version",
 }  # fmt: skip
 PIPE_CLOSED = 141

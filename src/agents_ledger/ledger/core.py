@@ -16,6 +16,7 @@ from agents_ledger.model.sessions import Finding
 from agents_ledger.store.database import Database, Work, open_database
 
 if TYPE_CHECKING:
+    from agents_ledger.ledger.evidence.notary import Notary
     from agents_ledger.ledger.search.vectors import Filler
     from agents_ledger.model.agents.embedding import Embedder
     from agents_ledger.model.imports.requests import (
@@ -44,6 +45,7 @@ class Core:
         self._writes = 0
         self._filler: Filler | None = None
         self._indexer: threading.Thread | None = None
+        self._notary: Notary | None = None
         self._shows = False  # what it reads is shown to people or agents
         self._masks = False
         self._setting_read_at = 0
@@ -136,12 +138,28 @@ class Core:
 
     def _recover(self) -> tuple[str, ...]:
         failed = live.recover(self.db)
+        if self._notary is None:
+            self.watch_evidence()
         self._recovered_at = now_ms()
         return failed
+
+    def watch_evidence(self) -> None:
+        """Do in the background what evidence needs, if anything: as the ledger is set up now."""
+        from agents_ledger.ledger.evidence import notary
+
+        if self._notary is not None:
+            self._notary.close()
+        self._notary = notary.needed(self)
+
+    def wrote(self) -> None:
+        """Called after a write that does not concern the word index."""
+        if self._notary is not None:
+            self._notary.written()
 
     def index_is_due(self) -> bool:
         """Called after every write: whether to check what waits for the index."""
         self._writes += 1
+        self.wrote()
         is_due = self._writes % self.db.limits.index_writes == 0
         if self._filler is not None:
             self._filler.written = True
@@ -231,5 +249,8 @@ class Core:
                         self.db, least=index_queue.CLOSE_FROM, steps=index_queue.CLOSE_STEPS
                     )
             live.retire(self.db)
+            if self._notary is not None:
+                with suppress(LedgerError):  # leaves that wait are sequenced by the next to write
+                    self._notary.close()
         finally:
             self.db.close()

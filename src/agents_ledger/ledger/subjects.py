@@ -22,6 +22,7 @@ from agents_ledger.model.turns import Turn
 
 if TYPE_CHECKING:
     from agents_ledger.ledger.access import Tokens
+    from agents_ledger.ledger.evidence.evidence import Evidence
     from agents_ledger.ledger.maintenance.secrets import Secrets
     from agents_ledger.ledger.projection.import_requests import ImportRequests
     from agents_ledger.ledger.projection.reconcile import Projector
@@ -52,6 +53,13 @@ class Subjects(ReadVerbs):
         from agents_ledger.ledger.tasks import Tasks
 
         return Tasks(self._core)
+
+    @property
+    def evidence(self) -> Evidence:
+        """Checkpoints of the log of evidence."""
+        from agents_ledger.ledger.evidence.evidence import Evidence
+
+        return Evidence(self._core)
 
     @property
     def tokens(self) -> Tokens:

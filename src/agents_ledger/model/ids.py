@@ -1,4 +1,4 @@
-"""Ids and the clock. The only module that reads either.
+"""Ids and the clock. The only module that reads either, or chance.
 
 Ids are ULIDs: 48 bits of time and 80 of chance in 26 letters. Within a process each is greater
 than the one before, whatever the clock does.
@@ -47,6 +47,11 @@ def as_id(text: str) -> str:
 def now_ms() -> int:
     """Unix milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+def new_seed() -> bytes:
+    """Sixteen random bytes, which nobody can guess."""
+    return os.urandom(16)
 
 
 def _letters(number: int, pairs: int) -> str:

@@ -50,3 +50,28 @@ def _sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def write_privately(file: Path, text: str) -> None:
+    """Replace a file by one that only its owner can read, or make it and its folder."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = new_private_file(file)
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        replace_durably(unfinished, file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def append_durably(file: Path, text: str) -> None:
+    """Append to a file, which is made for its owner alone. A link is not followed."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        fd = os.open(file, flags, 0o600)
+        try:
+            os.write(fd, text.encode())
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot append to {file}: {error.strerror}") from error

@@ -29,7 +29,12 @@ _ADDED_COLUMNS = (
     ("usage_sums", "long_cache_write_tokens", "0"),
 )
 # And tables that readers may ask for.
-_ADDED_TABLES = {"ledger_settings": "name TEXT, value TEXT, changed_at BIGINT"}
+_ADDED_TABLES = {
+    "ledger_settings": "name TEXT, value TEXT, changed_at BIGINT",
+    "evidence": "position BIGINT, kind TEXT, subject TEXT, move_id BIGINT, opening BLOB, hash BLOB,"
+    " payload TEXT",
+    "evidence_checkpoints": "size BIGINT, peaks BLOB, note TEXT, taken_at BIGINT",
+}
 _TABLES: dict[Engine, str] = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
     "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.context.compaction import Compaction, CompactionPlan, Trigger
+from agents_ledger.model.evidence.verification import Verification
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.ask import Fixes, Recalled, ToolExamples
 from agents_ledger.model.reports.comparison import Comparison, WrittenFile
@@ -527,6 +528,26 @@ class AsyncReadVerbs(AsyncFace):
         from agents_ledger.ledger.maintenance import audit
 
         return await self._read(partial(audit.audit, engine=self._core.db.engine, quick=quick))
+
+    async def verify(
+        self, checkpoint: str | None = None, *, keys: Sequence[str] = ()
+    ) -> Verification:
+        """Compare everything that evidence covers with what was recorded: turns, moves of sessions,
+        source records, and the log itself.
+
+        `checkpoint` is a file of checkpoints that was kept outside of the ledger; `keys` are those
+        of its signers, if they are not on this machine.
+        """
+        from agents_ledger.ledger.evidence import evidence
+
+        return await self._call(evidence.verify, checkpoint, keys=keys)
+
+    async def prove(self, target: str) -> dict[str, Any]:
+        """A proof that a turn was recorded as it is, which can be verified without the ledger. Of
+        an imported turn, that of its source records."""
+        from agents_ledger.ledger.evidence import proofs
+
+        return await self._call(proofs.prove, target)
 
     async def engine_check(self, *, quick: bool = False) -> EngineCheck:
         """Which check of the database engine audit() runs, and whether it reads everything."""

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict, TypeVar,
 from msgspec import structs
 
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.evidence import leaves
+from agents_ledger.ledger.evidence.leaves import BlockSeal
 from agents_ledger.model.errors import Conflict, NotFound
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.imports.sources import ImportCounts, SourceFile, SourceKind, SourceTitle
@@ -76,6 +78,7 @@ class Growth(NamedTuple):
     file: SourceFile  # including the new bytes
     kept_before: int
     blocks: list[SourceBlock]
+    seals: list[BlockSeal]  # of each block
 
 
 class Looks(TypedDict, total=False):
@@ -276,17 +279,20 @@ class Sources:
     ) -> Growth:
         """The next bytes of a file, compressed, with its state when they were read."""
         block_bytes = self._core.db.limits.block_bytes
-        blocks = [
-            SourceBlock(
-                file.id,
-                file.kept_bytes + at,
-                len(data[at : at + block_bytes]),
-                base.file_id,
-                base.length,
-                pack(data[at : at + block_bytes], base.data),
+        blocks, seals = [], []
+        for at in range(0, len(data), block_bytes):
+            content = data[at : at + block_bytes]
+            blocks.append(
+                SourceBlock(
+                    file.id,
+                    file.kept_bytes + at,
+                    len(content),
+                    base.file_id,
+                    base.length,
+                    pack(content, base.data),
+                )
             )
-            for at in range(0, len(data), block_bytes)
-        ]
+            seals.append(leaves.seal_block(content))
         grown = structs.replace(
             file,
             size=looks["size"],
@@ -295,7 +301,7 @@ class Sources:
             tail_hash=looks.get("tail"),
             cursor_json=looks.get("cursor"),
         )
-        return Growth(grown, file.kept_bytes, blocks)
+        return Growth(grown, file.kept_bytes, blocks, seals)
 
     def keep(self, growths: Sequence[Growth]) -> list[SourceFile | None]:
         """Archive new bytes of files in one commit. None: another import archives that file."""
@@ -321,7 +327,9 @@ class Sources:
 
     def _write(self, work: Work[T]) -> T:
         self._core.recover_if_due()
-        return self._core.db.write(work)
+        result = self._core.db.write(work)
+        self._core.wrote()
+        return result
 
     def note_run(self, counts: ImportCounts, started_at: int, report: object) -> None:
         """Store the counts and the report of an import."""
@@ -448,4 +456,11 @@ def _keep_one(tx: Transaction, growth: Growth) -> SourceFile | None:
         return None
     if growth.blocks:
         tx.run_many("insert_block", [block._replace(file_id=file.id) for block in growth.blocks])
+        leaves.add_all(
+            tx,
+            [
+                leaves.block_leaf(file.id, file.path, file.generation, block.start, seal)
+                for block, seal in zip(growth.blocks, growth.seals, strict=True)
+            ],
+        )
     return file

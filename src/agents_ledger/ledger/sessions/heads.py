@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace as Row
 from typing import Any, NamedTuple, get_args
 
+from agents_ledger.ledger.evidence import leaves
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import Conflict, HeadMoved, NameTaken, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
@@ -114,6 +115,7 @@ def _create(tx: Transaction, session: Session, reason: MoveReason = "record") ->
         raise NameTaken(f"{session.label!r} is an alias already")
     if session.thread_id is not None:
         tx.run("log_move", label=session.label, reason=reason)
+        leaves.cover_move(tx, session.label)
     return Pointer(session.label, session.thread_id, session.persona_id, "active")
 
 
@@ -253,7 +255,8 @@ def move_head(
 ) -> None:
     """Move a session's head by compare-and-set, and log the move.
 
-    Two writers may have read the same head. The first one wins, the second gets HeadMoved.
+    Two writers may have read the same head. The first one wins, the second gets HeadMoved. The move
+    to a turn that is recorded is covered by the leaf of the turn, which the caller adds.
     """
     if not tx.change(
         "move_head",
@@ -265,15 +268,16 @@ def move_head(
     ):
         raise HeadMoved(label, expected=from_, found=existing(tx, label, exact=True).thread_id)
     tx.run("log_move", label=label, reason=reason)
+    if reason != "record":
+        leaves.cover_move(tx, label)
 
 
-def move_heads(tx: Transaction, moves: Sequence[tuple[str, str | None, str]]) -> None:
+def move_heads(tx: Transaction, moves: Sequence[tuple[str, str | None, str]], *, at: int) -> None:
     """move_head() for several sessions, each to a turn that was just recorded."""
-    now = now_ms()
     moved = tx.run_many(
         "move_head",
         [
-            Row(label=label, from_turn=from_, to_turn=to, now=now, is_import=0)
+            Row(label=label, from_turn=from_, to_turn=to, now=at, is_import=0)
             for label, from_, to in moves
         ],
     )

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from agents_ledger.ledger.evidence import leaves
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.model.errors import NameTaken, NotFound, Refused
 from agents_ledger.model.ids import now_ms
@@ -116,6 +117,7 @@ def _rename(tx: Transaction, former: str, label: str) -> None:
         tx.run(statement, from_label=former, to_label=label)
     # The session was not updated: it keeps its place in the list.
     tx.run("log_rename", label=label, now=now)
+    leaves.cover_move(tx, label, former=former)
 
 
 def _check_renamable(tx: Transaction, session: Session) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
+from agents_ledger.ledger.evidence import leaves
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads as sessions
 from agents_ledger.ledger.sessions.heads import Pointer
@@ -22,6 +23,7 @@ from agents_ledger.ledger.turns import recording
 from agents_ledger.ledger.turns.recording import PreparedTurn
 from agents_ledger.ledger.turns.threads import TurnPlace
 from agents_ledger.model.errors import Conflict
+from agents_ledger.model.ids import now_ms
 from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store import rows
 from agents_ledger.store.database import ServerCall, Transaction
@@ -138,21 +140,33 @@ def _write(tx: Transaction, extensions: Sequence[_Extension]) -> dict[str, Turn]
     if parents:
         tx.run_many("mark_native_parent", parents)
     places = [
-        Row(
-            turn_id=turn.id,
-            **asdict(recording.place_below(extension.place, extension.prepared, extension.session)),
-        )
-        for turn, extension in zip(turns, extensions, strict=True)
+        recording.place_below(extension.place, extension.prepared, extension.session)
+        for extension in extensions
     ]
-    if tx.run_many("insert_place", places) != len(places):
+    rows_of_places = [
+        Row(turn_id=turn.id, **asdict(place)) for turn, place in zip(turns, places, strict=True)
+    ]
+    if tx.run_many("insert_place", rows_of_places) != len(places):
         # Undoes the batch: run one by one, the turn that finds its place taken opens a segment.
         raise Conflict("a turn took another's place while both were written")
     index_queue.written(tx, turns)
+    now = now_ms()
     sessions.move_heads(
         tx,
         [
             (extension.session.label, extension.session.thread_id, extension.prepared.id)
             for extension in extensions
         ],
+        at=now,
     )
+    leaves.add_all(tx, list(_leaves(extensions, turns, places, now)))
     return {turn.id: turn for turn in turns}
+
+
+def _leaves(
+    extensions: Sequence[_Extension], turns: Sequence[Turn], places: Sequence[TurnPlace], now: int
+) -> Iterator[leaves.Leaf]:
+    for extension, turn, place in zip(extensions, turns, places, strict=True):
+        covered = recording.covered_place(turn, place, extension.session.label, now)
+        sealed = extension.prepared.seal or leaves.seal(turn)
+        yield leaves.turn_leaf(turn.id, sealed, covered)

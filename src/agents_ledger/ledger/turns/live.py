@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from agents_ledger.ledger.evidence import leaves
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.heads import Pointer
@@ -227,17 +228,22 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     completed = sealing.status == "completed"
     threads.settle(tx, turn_id, place, join=completed)
     index_queue.grown(tx, [turn_id])
-    return _follow(tx, session, parent_id, turn_id) if completed else None
+    moved = None
+    if completed:
+        moved = _follow(tx, session, parent_id, turn_id, now)
+    moved_label = session.label if completed and moved is None else None
+    leaves.add(tx, leaves.stored_turn_leaf(tx, turn_id, moved_label, now))
+    return moved
 
 
 def _follow(
-    tx: Transaction, session: Pointer, parent_id: str | None, turn_id: str
+    tx: Transaction, session: Pointer, parent_id: str | None, turn_id: str, at: int
 ) -> HeadMoved | None:
     """Move the head to a sealed turn, unless another writer was first. The turn is stored in any
     case, because the answer was paid for; the caller may fork from it."""
     if session.thread_id != parent_id:
         return HeadMoved(session.label, parent_id, session.thread_id, turn_id)
-    heads.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record")
+    heads.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record", at=at)
     return None
 
 

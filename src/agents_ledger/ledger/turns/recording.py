@@ -11,6 +11,9 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
+from agents_ledger.ledger.evidence import leaves
+from agents_ledger.ledger.evidence.canonical import Place
+from agents_ledger.ledger.evidence.leaves import TurnSeal
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.heads import Pointer
@@ -86,6 +89,9 @@ class PreparedTurn(NamedTuple):
     chosen: bool  # the caller passed the id, so this may be a retry
     request_hash: bytes
     prompt_hash: str | None
+    seal: (
+        TurnSeal | None
+    )  # of its content; None: of a live turn, or one whose ancestors configure it
 
     @property
     def id(self) -> str:
@@ -188,7 +194,8 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
     )
     prompt = new.system_prompt
     prompt_hash = None if prompt is None else hash_prompt(prompt)
-    return PreparedTurn(new, turn, turn_id is not None, _hash(new), prompt_hash)
+    seal = None if live or new.config is not None else leaves.seal(turn)
+    return PreparedTurn(new, turn, turn_id is not None, _hash(new), prompt_hash, seal)
 
 
 def _closed(call: ToolCall, at: int) -> ToolCall:
@@ -448,9 +455,25 @@ def record(tx: Transaction, prepared: PreparedTurn) -> Turn:
     # the next place of the thread to one that does.
     threads.put(tx, turn_id, place, join=completed)
     index_queue.recorded(tx, turn)
+    now = now_ms()
     if completed:
-        heads.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record")
+        heads.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record", at=now)
+    sealed = prepared.seal or leaves.seal(turn)
+    label = session.label if completed else None
+    leaves.add(tx, leaves.turn_leaf(turn_id, sealed, covered_place(turn, place, label, now)))
     return turn
+
+
+def covered_place(turn: Turn, place: threads.TurnPlace, label: str | None, moved_at: int) -> Place:
+    """What evidence covers of a turn's place, and of the move of a session to it."""
+    return Place(
+        turn.parent_turn_id,
+        place.system_prompt_hash,
+        place.persona_id,
+        place.thread_key,
+        label,
+        None if label is None else moved_at,
+    )
 
 
 def _repeated(tx: Transaction, prepared: PreparedTurn, stored_hash: bytes) -> Turn:

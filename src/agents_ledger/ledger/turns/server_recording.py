@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from agents_ledger.ledger.turns.live import LiveKey, LiveSteps, Sealing, closing_message
 from agents_ledger.ledger.turns.recording import PreparedTurn, fill_message
 from agents_ledger.model.errors import HeadMoved
-from agents_ledger.model.ids import now_ms
+from agents_ledger.model.ids import new_seed, now_ms
 from agents_ledger.model.turns import ToolCall, Turn
 from agents_ledger.store.database import UNDONE, Row, ServerCall, Undone
 from agents_ledger.store.text import stored_json
@@ -35,6 +35,8 @@ class _AskedTurn(Struct, omit_defaults=True):
     is_expected: bool | None = None  # the parent is
     parent: str | None = None
     prompt: str | None = None  # hash
+    seed: str | None = None  # of the salts of its evidence, and the hash of its content
+    content: str | None = None
 
 
 class _TurnRow(Struct, omit_defaults=True):
@@ -73,6 +75,7 @@ class _AskedSeal(Struct, omit_defaults=True):
     writer_id: str
     closing_id: str
     status: str
+    seed: str  # of the salts of its evidence
     is_answered: bool | None = None
     error: str | None = None
     model: str | None = None
@@ -133,10 +136,16 @@ def _is_able(prepared: PreparedTurn) -> bool:
 
 
 def _asked(prepared: PreparedTurn) -> _AskedTurn:
-    new = prepared.new
-    if new.parent is UNSET:
-        return _AskedTurn(new.session, prepared.id, prompt=prepared.prompt_hash)
-    return _AskedTurn(new.session, prepared.id, True, new.parent, prepared.prompt_hash)
+    new, seal = prepared.new, prepared.seal
+    return _AskedTurn(
+        new.session,
+        prepared.id,
+        None if new.parent is UNSET else True,
+        None if new.parent is UNSET else new.parent,
+        prepared.prompt_hash,
+        None if seal is None else seal.seed.hex(),
+        None if seal is None else seal.content,
+    )
 
 
 def begin(batch: Sequence[PreparedTurn], writer_id: str) -> ServerCall | None:
@@ -209,6 +218,7 @@ def _asked_seal(live: LiveKey, sealing: Sealing, closing_id: str) -> _AskedSeal:
         live.writer_id,
         closing_id,
         sealing.status,
+        new_seed().hex(),
         is_answered=sealing.response is not None or None,
         error=sealing.error,
         model=sealing.model or None,

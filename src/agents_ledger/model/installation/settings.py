@@ -11,6 +11,7 @@ from agents_ledger.model.errors import Refused
 
 VARIABLE = "AGENTS_LEDGER"
 POLICY_VARIABLE = "AGENTS_LEDGER_POLICY"
+EVIDENCE_VARIABLE = "AGENTS_LEDGER_EVIDENCE"
 
 
 def address(chosen: str | None, environment: Mapping[str, str] = os.environ) -> str:
@@ -50,6 +51,14 @@ def is_postgres(address: str) -> bool:
 def absolute(address: str) -> str:
     """The same ledger, from any folder."""
     return address if is_postgres(address) else os.path.abspath(address)
+
+
+def evidence_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where this user's keys for checkpoints are: AGENTS_LEDGER_EVIDENCE, else beside the user's
+    own ledger. Never in a ledger."""
+    if environment.get(EVIDENCE_VARIABLE):
+        return Path(environment[EVIDENCE_VARIABLE])
+    return default_file().with_name("evidence")
 
 
 def policy_file(chosen: str, environment: Mapping[str, str] = os.environ) -> Path:

@@ -27,6 +27,7 @@ _STORED: dict[str, type] = {
     "TEXT": str,
     "BIGINT": int,
     "<serial_key>": int,
+    "<log_key>": int,
     "<bytes>": bytes,
     "<floats>": bytes,
 }

@@ -490,13 +490,15 @@ class PostgresDatabase:
 
 def _continue_numbers(tx: Transaction) -> None:
     """Let every numbered table count on from the rows it was filled with."""
-    for table, key in tx.execute(
-        "SELECT table_name, column_name FROM information_schema.columns"
+    for table, key, step in tx.execute(
+        "SELECT table_name, column_name, identity_increment FROM information_schema.columns"
         " WHERE table_schema = current_schema() AND is_identity = 'YES'"
     ):
+        # The log of evidence counts down below 0 until its leaves are sequenced.
+        last = f"max({key})" if step == "1" else f"LEAST(min({key}), 0)"
         tx.execute(
             f"SELECT setval(pg_get_serial_sequence('{table}', '{key}'),"
-            f" COALESCE((SELECT max({key}) FROM {table}), 0) + 1, false)"
+            f" COALESCE((SELECT {last} FROM {table}), 0) + {step}, false)"
         )
 
 

@@ -97,6 +97,80 @@ BEGIN
     RETURN opened;
 END $$;
 
+-- What evidence covers, in canonical form (ledger/evidence/canonical.py): a plain value, and the commitment of one that is
+-- salted.
+CREATE FUNCTION evidence_item(plain TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
+SELECT COALESCE(octet_length(plain) || ':' || plain || ';', '-;')
+$$;
+
+CREATE FUNCTION evidence_value(seed BYTEA, label TEXT, value TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
+SELECT COALESCE(
+    encode(sha256(sha256(seed || convert_to(label, 'UTF8')) || convert_to(value, 'UTF8')), 'hex') || ';', '-;'
+)
+$$;
+
+-- The hash of a sealed turn's content. Of a turn whose messages have files, lints or codeblocks it is NULL.
+CREATE FUNCTION evidence_content(turn TEXT, seed BYTEA) RETURNS TEXT LANGUAGE sql STABLE AS $$
+SELECT encode(sha256(convert_to(
+    'agents-ledger turn 1' || chr(10)
+    || (
+        SELECT evidence_item(t.id) || evidence_item(t.turn_type) || evidence_item(t.status)
+            || evidence_item(t.started_at::TEXT) || evidence_item(t.completed_at::TEXT) || evidence_item(t.role)
+            || evidence_item(t.input_tokens::TEXT) || evidence_item(t.output_tokens::TEXT)
+            || evidence_item(t.cached_input_tokens::TEXT) || evidence_item(t.cache_write_tokens::TEXT)
+            || evidence_item(t.reasoning_tokens::TEXT) || evidence_item(t.total_tokens::TEXT)
+            || evidence_item(t.long_cache_write_tokens::TEXT) || evidence_item(t.query_message_ids)
+            || evidence_item(t.response_message_id) || evidence_item(t.tool_call_count::TEXT)
+            || evidence_value(seed, 'model', t.model) || evidence_value(seed, 'provider', t.provider)
+            || evidence_value(seed, 'toolset_name', t.toolset_name)
+            || evidence_value(seed, 'tools_available', t.tools_available)
+            || evidence_value(seed, 'permissions_granted', t.permissions_granted)
+            || evidence_value(seed, 'permissions_used', t.permissions_used)
+            || evidence_value(seed, 'source_event_id', t.source_event_id)
+            || evidence_value(seed, 'workspace_path', t.workspace_path)
+            || evidence_value(seed, 'effective_config_json', t.effective_config_json)
+            || evidence_value(seed, 'error', t.error)
+        FROM turns t WHERE t.id = turn
+    )
+    || COALESCE((
+        SELECT string_agg(
+            'm' || evidence_item(m.id) || evidence_item(m.role) || evidence_item(m.source)
+            || evidence_item(m.sequence::TEXT) || evidence_item(m.created_at::TEXT)
+            || evidence_item(m.tool_call_id)
+            || evidence_value(seed, 'm' || m.sequence || '.content', m.content)
+            || evidence_value(seed, 'm' || m.sequence || '.thinking', m.thinking)
+            || evidence_value(seed, 'm' || m.sequence || '.context_json', m.context_json)
+            || evidence_value(seed, 'm' || m.sequence || '.metadata_json', m.metadata_json),
+            '' ORDER BY m.sequence, m.id
+        ) FROM messages m WHERE m.turn_id = turn
+    ), '')
+    || COALESCE((
+        SELECT string_agg(
+            'c' || evidence_item(c.id) || evidence_item(c.message_id) || evidence_item(c.tool_number::TEXT)
+            || evidence_item(c.status) || evidence_item(c.source_status)
+            || evidence_item(c.spawned_session_label) || evidence_item(c.started_at::TEXT)
+            || evidence_item(c.completed_at::TEXT) || evidence_item(c.sequence::TEXT)
+            || evidence_value(seed, 'c' || c.sequence || '.tool_name', c.tool_name)
+            || evidence_value(seed, 'c' || c.sequence || '.params_json', c.params_json)
+            || evidence_value(seed, 'c' || c.sequence || '.result_json', c.result_json)
+            || evidence_value(seed, 'c' || c.sequence || '.error', c.error),
+            '' ORDER BY c.sequence, c.id
+        ) FROM tool_calls c WHERE c.turn_id = turn
+    ), ''), 'UTF8'
+)), 'hex')
+WHERE (SELECT 1 FROM messages m WHERE m.turn_id = turn AND m.has_details = 1 LIMIT 1) IS NULL
+$$;
+
+-- The leaf of a turn, and of the move of a session to it; NULLs where none moved.
+CREATE FUNCTION evidence_leaf(turn TEXT, content TEXT, label TEXT, moved_at BIGINT) RETURNS BYTEA LANGUAGE sql STABLE AS $$
+SELECT sha256('\x00'::BYTEA || convert_to(
+    'agents-ledger turn leaf 1' || chr(10) || evidence_item(content) || evidence_item(t.parent_turn_id)
+    || evidence_item(p.system_prompt_hash) || evidence_item(p.persona_id) || evidence_item(p.thread_key)
+    || evidence_item(label) || evidence_item(moved_at::TEXT), 'UTF8'
+))
+FROM turns t JOIN places p ON p.turn_id = t.id WHERE t.id = turn
+$$;
+
 -- Finished turns that go on where their sessions stand, as recording.record() writes them, or, of a live writer,
 -- turns that begin there, as live.begin() does. Of the tables that a turn is in, those whose rows the caller has come
 -- as JSON, NULL where there are none; the rows of the others follow from them.
@@ -213,6 +287,12 @@ BEGIN
         WHERE s.label = ANY (labels);
         INSERT INTO session_history (session_label, thread_id, changed_at, reason)
         SELECT u.label, u.id, at, 'record' FROM unnest(ids, labels) AS u (id, label);
+        INSERT INTO evidence (kind, subject, move_id, opening, hash)
+        SELECT
+            'turn', u.id, (SELECT max(h.id) FROM session_history h WHERE h.session_label = u.label),
+            decode(a.seed, 'hex'), evidence_leaf(u.id, a.content, u.label, at)
+        FROM unnest(ids, labels) AS u (id, label)
+        JOIN json_to_recordset(asked) AS a (id TEXT, seed TEXT, content TEXT) ON a.id = u.id;
     ELSE
         done := renew_writer(live_writer);
         INSERT INTO live_turns (turn_id, writer_id, session_label)
@@ -324,6 +404,7 @@ BEGIN
             FOR UPDATE OF s SKIP LOCKED
         ) s
         CROSS JOIN LATERAL (SELECT t.parent_turn_id FROM turns t WHERE t.id = a.turn_id OFFSET 0) t
+        WHERE (SELECT 1 FROM messages m WHERE m.turn_id = a.turn_id AND m.has_details = 1 LIMIT 1) IS NULL
         ORDER BY s.label, a.n
     ) x;
     IF ids IS NULL THEN RETURN; END IF;
@@ -411,5 +492,20 @@ BEGIN
     INSERT INTO session_history (session_label, thread_id, changed_at, reason)
     SELECT u.label, u.id, at, 'record' FROM unnest(ids, labels) AS u (id, label)
     WHERE u.id = ANY (completed);
+    INSERT INTO evidence (kind, subject, move_id, opening, hash)
+    SELECT
+        'turn', u.id,
+        (
+            SELECT max(h.id) FROM session_history h
+            WHERE h.session_label = u.label AND u.id = ANY (completed)
+        ),
+        decode(a.seed, 'hex'),
+        evidence_leaf(
+            u.id, evidence_content(u.id, decode(a.seed, 'hex')),
+            CASE WHEN u.id = ANY (completed) THEN u.label END,
+            CASE WHEN u.id = ANY (completed) THEN at END
+        )
+    FROM unnest(ids, labels) AS u (id, label)
+    JOIN json_to_recordset(asked) AS a (turn_id TEXT, seed TEXT) ON a.turn_id = u.id;
     RETURN QUERY SELECT * FROM unnest(ids, labels, parents, heads);
 END $$;

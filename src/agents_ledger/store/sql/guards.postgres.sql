@@ -319,6 +319,23 @@ FOR EACH ROW EXECUTE FUNCTION guard_sessions_delete();
 CREATE TRIGGER names_guard BEFORE INSERT OR UPDATE ON names
 FOR EACH ROW EXECUTE FUNCTION guard_names();
 
+-- The log of evidence only grows. A leaf may get its position, and a redaction takes away what opens it.
+CREATE TRIGGER evidence_update BEFORE UPDATE ON evidence
+FOR EACH ROW WHEN (
+    (NEW.position <> OLD.position AND (OLD.position > 0 OR NEW.position < 0))
+    OR (NEW.kind, NEW.subject, NEW.move_id, NEW.hash, NEW.payload)
+        IS DISTINCT FROM (OLD.kind, OLD.subject, OLD.move_id, OLD.hash, OLD.payload)
+) EXECUTE FUNCTION guard_refuse('the log of evidence only grows');
+
+CREATE TRIGGER evidence_delete BEFORE DELETE ON evidence
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('the log of evidence only grows');
+
+CREATE TRIGGER evidence_checkpoints_update BEFORE UPDATE ON evidence_checkpoints
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('checkpoints do not change');
+
+CREATE TRIGGER evidence_checkpoints_delete BEFORE DELETE ON evidence_checkpoints
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('checkpoints do not change');
+
 -- A day's sums count no longer once one of its turns changed. Their calls change with their turn.
 -- Turns of today and yesterday are in no sum: they need not wait for who sums up.
 CREATE FUNCTION may_be_summed(at BIGINT) RETURNS boolean LANGUAGE sql AS $$

@@ -287,6 +287,22 @@ OR (
 )
 BEGIN SELECT RAISE(ABORT, 'guard: an alias must point at a canonical session'); END;
 
+-- The log of evidence only grows. A leaf may get its position, and a redaction takes away what opens it.
+CREATE TRIGGER evidence_update BEFORE UPDATE ON evidence
+WHEN (NEW.position <> OLD.position AND (OLD.position > 0 OR NEW.position < 0))
+    OR NEW.kind <> OLD.kind OR NEW.subject <> OLD.subject OR NEW.move_id IS NOT OLD.move_id
+    OR NEW.hash <> OLD.hash OR NEW.payload IS NOT OLD.payload
+BEGIN SELECT RAISE(ABORT, 'guard: the log of evidence only grows'); END;
+
+CREATE TRIGGER evidence_delete BEFORE DELETE ON evidence
+BEGIN SELECT RAISE(ABORT, 'guard: the log of evidence only grows'); END;
+
+CREATE TRIGGER evidence_checkpoints_update BEFORE UPDATE ON evidence_checkpoints
+BEGIN SELECT RAISE(ABORT, 'guard: checkpoints do not change'); END;
+
+CREATE TRIGGER evidence_checkpoints_delete BEFORE DELETE ON evidence_checkpoints
+BEGIN SELECT RAISE(ABORT, 'guard: checkpoints do not change'); END;
+
 -- A day's sums count no longer once one of its turns changed. Their calls change with their turn.
 CREATE TRIGGER summaries_insert AFTER INSERT ON turns
 WHEN EXISTS (SELECT 1 FROM summary_days d WHERE d.day = NEW.started_at / 86400000)

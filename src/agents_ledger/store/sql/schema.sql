@@ -2,7 +2,7 @@
 --
 -- New ledgers are made from this file, older ones brought here by the numbered files in migrations/; a test compares
 -- their sum with it.
--- Three words stand for what the engines spell differently (store/migrations.py): <serial_key>,
+-- Some words stand for what the engines spell differently (store/migrations.py): <serial_key>, <log_key>,
 -- <bytes>, and <clustered>, which keeps a table in the order of its primary key where that exists.
 --
 -- Times are Unix milliseconds, flags are 0 or 1. JSON is text, kept as it came. Foreign keys can be deferred, so that
@@ -638,4 +638,27 @@ CREATE TABLE ledger_settings (
     name TEXT PRIMARY KEY,            -- secrets: what is done about them
     value TEXT NOT NULL,              -- of secrets: report or mask
     changed_at BIGINT NOT NULL        -- when it was set
+);
+
+-- The log of evidence: what covers a sealed turn, a move of a session, a block of source records. It forms a Merkle
+-- tree by position (docs/explanation/evidence.md). On PostgreSQL a leaf has a position below 0 until it is sequenced.
+CREATE TABLE evidence (
+    position <log_key>,               -- in the log, from 1
+    kind TEXT NOT NULL
+        CHECK (kind IN ('turn', 'move', 'source', 'redaction', 'purge', 'coverage', 'key')),
+    subject TEXT NOT NULL,            -- turn id, session label, file id and start of a block
+    move_id BIGINT,                   -- the line of session_history that it covers, too
+    opening <bytes>,                  -- seed of the salts, or what a redaction left of them
+    hash <bytes> NOT NULL,            -- of the leaf, as RFC 6962 has it
+    payload TEXT                      -- what is covered, if no other row has it
+);
+CREATE INDEX idx_evidence_subject ON evidence (subject);
+CREATE INDEX idx_evidence_waiting ON evidence (position) WHERE position < 0;
+
+-- Checkpoints that were taken: signed statements of what the log was.
+CREATE TABLE evidence_checkpoints (
+    size BIGINT PRIMARY KEY,          -- number of leaves
+    peaks <bytes> NOT NULL,           -- roots of the perfect trees that make up the log
+    note TEXT NOT NULL,               -- as it was signed
+    taken_at BIGINT NOT NULL
 );

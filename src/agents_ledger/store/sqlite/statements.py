@@ -31,6 +31,7 @@ PLAIN = 1
 FACET_WEIGHTS = (0.0,) * 5
 WORDS = {
     "serial_key": "INTEGER PRIMARY KEY",
+    "log_key": "INTEGER PRIMARY KEY",
     "bytes": "BLOB",
     "floats": "BLOB",
     "vector_bytes": "v.vector",
@@ -38,7 +39,9 @@ WORDS = {
     "clustered": "WITHOUT ROWID",
     # SQLite has one writer at a time, so a transaction that writes needs no row locks.
     **dict.fromkeys(("lock_sessions", "lock_live", "lock_idle", "lock_waiting"), ""),
-    **dict.fromkeys(("lock_projection", "lock_summaries", "lock_tokens"), "SELECT 1"),
+    **dict.fromkeys(
+        ("lock_projection", "lock_summaries", "lock_tokens", "lock_evidence"), "SELECT 1"
+    ),
     "await_again": "DO NOTHING",
     "position": "instr",
     "ids": "(SELECT value FROM json_each(:ids))",

@@ -44,6 +44,8 @@ TABLES = {
     "queue": "position",
     "bus_streams": "id",
     "bus_stream_texts": "stream_id, piece",
+    "evidence": "position",
+    "evidence_checkpoints": "size",
 }
 
 # Made again from the others when they are wanted.

@@ -1,0 +1,46 @@
+"""What `verify` found."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Discrepancy = Literal[
+    "changed", "removed", "inserted", "reordered", "rolled back", "forged", "unreadable"
+]
+
+
+class EvidenceFinding(Struct, frozen=True):
+    """Something that is not as it was recorded."""
+
+    what: Discrepancy
+    kind: str  # turn, move, source, leaf, redaction, purge, coverage, key or checkpoint
+    id: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.kind} {self.id}{f' ({self.detail})' if self.detail else ''}"
+
+
+class Verification(Struct, frozen=True, kw_only=True):
+    """What was compared, and what is not as it was recorded."""
+
+    size: int  # leaves of the log
+    root: str  # of the log, in hexadecimal digits
+    waiting: int  # leaves that are not sequenced yet
+    turns: int  # that are covered
+    moves: int
+    sources: int  # blocks of source records
+    redacted: int  # values that were removed, which their leaves still prove
+    purged: int  # turns and blocks that were removed as a whole
+    uncovered: int  # rows of before, that are not sealed yet
+    covered_since: int | None  # when a ledger from before this was sealed; None: from its beginning
+    checkpoints: int  # that agree with the log
+    unverified: int  # of them, whose signer's key is not known here
+    findings: tuple[EvidenceFinding, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything that is covered is as it was recorded."""
+        return not self.findings
