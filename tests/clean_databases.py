@@ -15,7 +15,10 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from agents_ledger import Ledger
+from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.maintenance import audit
+from agents_ledger.model.evidence.verification import EvidenceFinding
 from agents_ledger.model.sessions import Finding
 from agents_ledger.store.database import Database, Transaction, open_database
 
@@ -50,8 +53,8 @@ FILLED = """
     AND relname <> 'schema_migrations' AND pg_relation_size(oid) > 0
 """
 SEQUENCES = """
-    SELECT relname FROM pg_class
-    WHERE relkind = 'S' AND relnamespace = CAST('ledger' AS regnamespace)
+    SELECT c.relname, s.seqstart FROM pg_class c JOIN pg_sequence s ON s.seqrelid = c.oid
+    WHERE c.relnamespace = CAST('ledger' AS regnamespace)
 """
 # The connection that audits began before the test. A time limit for pg_terminate_backend would make
 # the server look only every 100 ms, once for each connection.
@@ -104,8 +107,8 @@ class CleanDatabases:
         else:
             self._drop(database)
 
-    def audit(self, address: str) -> tuple[Finding, ...]:
-        """What breaks a rule in a ledger that is lent."""
+    def audit(self, address: str) -> tuple[Finding | EvidenceFinding, ...]:
+        """What breaks a rule in a ledger that is lent, and what is not as it was recorded."""
         return self._lent[address].audit(address)
 
     def _address(self, name: str) -> str:
@@ -130,7 +133,7 @@ class _CleanDatabase:
     def __init__(self, name: str, address: str) -> None:
         self.name = name
         self._connection = psycopg.connect(address, autocommit=True)
-        self._sequences = [sequence for (sequence,) in self._rows(SEQUENCES)]
+        self._sequences = self._rows(SEQUENCES)
         self._schema = self._rows(SCHEMA)
         self._lent_at = self._now()
         self._audited: Database | None = None
@@ -147,7 +150,7 @@ class _CleanDatabase:
             return False
         return True
 
-    def audit(self, address: str) -> tuple[Finding, ...]:
+    def audit(self, address: str) -> tuple[Finding | EvidenceFinding, ...]:
         if self._audited is None:
             self._audited = open_database(address, create=False, read_only=True)
             self._lent_at = self._now()
@@ -155,7 +158,8 @@ class _CleanDatabase:
         def findings(tx: Transaction) -> tuple[Finding, ...]:
             return audit.audit(tx, "postgresql", rules=RULES)
 
-        return self._audited.read(findings)
+        verified = Ledger(Core(self._audited)).verify()
+        return (*self._audited.read(findings), *verified.findings)
 
     def close(self) -> None:
         if self._audited is not None:
@@ -176,7 +180,9 @@ class _CleanDatabase:
         if large:
             statements.append(f"TRUNCATE {', '.join(large)} CASCADE")
         statements += [f"DELETE FROM {table}" for table, _ in sizes if table not in large]
-        statements += [f"SELECT setval('{name}', 1, FALSE)" for name in self._sequences]
+        statements += [
+            f"SELECT setval('{name}', {start}, FALSE)" for name, start in self._sequences
+        ]
         with self._connection.transaction():
             self._connection.execute("; ".join(statements))
 

@@ -18,6 +18,7 @@ from tests.waiting import PATIENCE_S, until
 
 # What the ledger's clock says when it writes, which differs between two writes.
 CLOCKED = {"sessions": {"created_at", "updated_at"}, "session_history": {"changed_at"}}
+CLOCKED |= {"evidence": {"position", "opening", "hash"}}
 CLOCKED |= {"names": {"created_at"}, "schema_migrations": {"applied_at"}, "writers": {"seen_at"}}
 ODD = 'NUL \x00, lone \ud800, escape \x1a, spelled \\u0000 "\\" 日本 😀\r\n\t'
 

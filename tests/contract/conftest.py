@@ -1,4 +1,5 @@
-"""Every contract test ends with the audit of its ledger; the clock tells its turns apart."""
+"""Every contract test ends with the audit of its ledger and the verification of its evidence; the
+clock tells its turns apart."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger, NotFound
+from agents_ledger.model.evidence.verification import EvidenceFinding
 from agents_ledger.model.sessions import Finding
 from agents_ledger.store.postgres.engine import PostgresDatabase
 from tests.clean_databases import CleanDatabases
@@ -26,7 +28,9 @@ def audited(request: pytest.FixtureRequest) -> Iterator[None]:
         assert _findings(request, address) == ()
 
 
-def _findings(request: pytest.FixtureRequest, address: str) -> tuple[Finding, ...]:
+def _findings(
+    request: pytest.FixtureRequest, address: str
+) -> tuple[Finding | EvidenceFinding, ...]:
     if address.startswith("postgres"):
         if "db" in request.fixturenames:
             databases: CleanDatabases = request.getfixturevalue("clean_databases")
@@ -38,7 +42,7 @@ def _findings(request: pytest.FixtureRequest, address: str) -> tuple[Finding, ..
     except NotFound:
         return ()
     with ledger:
-        return ledger.audit()
+        return (*ledger.audit(), *ledger.verify().findings)
 
 
 @pytest.fixture(autouse=True)

@@ -60,6 +60,7 @@ def test_a_turn_whose_recording_fails_at_any_statement_leaves_nothing(
         "insert_name",
         "insert_tool_call",
         "insert_place",
+        "insert_evidence",
     }
     assert {"mark_native_parent", "await_index", "move_head", "log_move"} < set(ran)
 

@@ -187,7 +187,7 @@ def test_nothing_of_a_merged_away_session_is_lost(ledger: Ledger, raw: Raw) -> N
     assert (merge.reason, merge.thread_id, tuple(earlier)) == ("merge", turns[0], history)
     after = raw.dump()
     changed = {table for table in after if after[table] != before[table]}
-    assert changed == {"sessions", "names", "session_history"}
+    assert changed == {"sessions", "names", "session_history", "evidence"}
     assert ledger.sessions_including(turns[0]) == ("goes",)
 
 

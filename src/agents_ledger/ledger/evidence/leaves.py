@@ -103,10 +103,10 @@ def stored_turn_leaf(
     seed = new_seed()
     content = canonical.content_hash(turn.content, canonical.seeded(seed))
     # What was read is in stored form, the label is not.
-    moved = None if label is None else str(stored((label,))[0])
-    leaf = canonical.leaf_of_turn(
-        content, turn.place._replace(session_label=moved, moved_at=moved_at)
-    )
+    place = turn.place
+    if label is not None:
+        place = place._replace(session_label=str(stored((label,))[0]), moved_at=moved_at)
+    leaf = canonical.leaf_of_turn(content, place)
     return Leaf("turn", turn_id, leaf, seed, label)
 
 

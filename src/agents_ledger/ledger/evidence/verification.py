@@ -26,7 +26,7 @@ from agents_ledger.model.evidence.verification import (
 from agents_ledger.store.database import Transaction
 
 AT_ONCE = 200
-UNSEQUENCED = -(1 << 62)
+LAST = 1 << 62
 BEHIND = "behind"  # value of the setting: rows of before are not all sealed yet
 SETTING = "evidence"
 # What a damaged row raises where it is decoded.
@@ -44,9 +44,12 @@ class _Verifier:
         for rename in tx.run("evidence_renames"):
             label, former = canonical.stored(rename)
             self._former[label].append(former)
+        # Moves of before are sealed while others are made: only behind them the order counts. What
+        # waits to be sequenced has no order yet.
         coverage = tx.run("evidence_coverage")
-        # Moves of before are sealed while others are made: only behind them the order counts.
-        self._ordered_from = coverage[0][0] if coverage else 0
+        self.covered_since = msgspec.json.decode(coverage[0][1])["at"] if coverage else None
+        self.is_behind = not coverage and tx.run("setting", name=SETTING) == [(BEHIND,)]
+        self._ordered_from = coverage[0][0] if coverage else LAST if self.is_behind else 0
         self._seen: set[tuple[str, str]] = set()
         self._moves: set[int] = set()
         self._last_move: dict[str, int] = {}
@@ -63,6 +66,9 @@ class _Verifier:
         moves = stored_content.read_moves(
             self._tx, [leaf.move_id for leaf in batch if leaf.move_id is not None]
         )
+        for leaf in batch:
+            if leaf.move_id in moves and leaf.position > self._ordered_from:
+                self._check_order(moves[leaf.move_id])
         self._check_turns(by_kind.pop("turn", []), moves)
         for leaf in by_kind.pop("move", []):
             self._checked(leaf, lambda leaf: self._check_move(leaf, moves))
@@ -137,7 +143,6 @@ class _Verifier:
             self.report("removed", "move", leaf.move_id, f"to turn {leaf.subject}")
             return
         self.counts["moves"] += 1
-        self._check_order(leaf, move)
         if (move.thread_id, move.reason) != (leaf.subject, "record"):
             self.report("changed", "move", leaf.move_id, f"it led to turn {leaf.subject}")
         for label in self._labels(move):
@@ -150,9 +155,7 @@ class _Verifier:
         """The labels that the session of a move has or had, in stored form."""
         return (move.label, *self._former[move.label])
 
-    def _check_order(self, leaf: StoredLeaf, move: StoredMove) -> None:
-        if leaf.position < self._ordered_from:
-            return
+    def _check_order(self, move: StoredMove) -> None:
         if move.id <= self._last_move.get(move.label, 0):
             self.report("reordered", "move", move.id, f"of session {move.label}")
         self._last_move[move.label] = max(move.id, self._last_move.get(move.label, 0))
@@ -176,7 +179,6 @@ class _Verifier:
                 break
         else:
             self.report("changed", "move", leaf.move_id, f"of session {move.label}")
-        self._check_order(leaf, move)
 
     def _check_block(self, leaf: StoredLeaf) -> None:
         if not self._is_first(leaf):
@@ -227,7 +229,7 @@ def verify(tx: Transaction, sources: Sources, checkpoints: Sequence[Checkpoint])
     peaks = Peaks()
     wanted = sorted({checkpoint.size for checkpoint in checkpoints})
     roots: dict[int, bytes] = {0: peaks.root}
-    waiting, after = 0, UNSEQUENCED
+    waiting, after = 0, -LAST
     while rows := tx.run("evidence_from", after=after, limit=AT_ONCE):
         batch = [StoredLeaf(*row) for row in rows]
         after = batch[-1].position
@@ -244,16 +246,12 @@ def verify(tx: Transaction, sources: Sources, checkpoints: Sequence[Checkpoint])
             peaks.add([bytes(leaf.hash)])
             if peaks.size in wanted:
                 roots[peaks.size] = peaks.root
-    setting = tx.run("setting", name=SETTING)
-    coverage = tx.run("evidence_coverage")
-    is_behind = setting == [(BEHIND,)] and not coverage
     uncovered = 0
     for kind, subject, detail in verifier.uncovered():
         uncovered += 1
-        if not is_behind:
+        if not verifier.is_behind:
             verifier.report("inserted", kind, subject, detail)
     unverified = _check_checkpoints(verifier, checkpoints, peaks.size, roots)
-    since = msgspec.json.decode(coverage[0][1])["at"] if coverage else None
     counts = verifier.counts
     return Verification(
         size=peaks.size,
@@ -264,8 +262,8 @@ def verify(tx: Transaction, sources: Sources, checkpoints: Sequence[Checkpoint])
         sources=counts["sources"],
         redacted=counts["redacted"],
         purged=counts["purged"],
-        uncovered=uncovered if is_behind else 0,
-        covered_since=since,
+        uncovered=uncovered if verifier.is_behind else 0,
+        covered_since=verifier.covered_since,
         checkpoints=counts["checkpoints"],
         unverified=unverified,
         findings=tuple(verifier.findings),

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from agents_ledger.ledger.evidence.sequencing import sequence
 from agents_ledger.ledger.maintenance import audit
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.turns import live
@@ -62,6 +63,9 @@ def _fill(origin: Database, copied: Database) -> Copied:
         raise Damaged(f"the copy differs from its source in {', '.join(wrong)}", "Copy again.")
     for writer_id, seen_at, _ in copied.read(lambda tx: tx.run("other_writers", id="")):
         copied.write(partial(live.fail_all, writer_id=writer_id, seen_at=seen_at))
+    copied.write(lambda tx: tx.run("expect_sealing", now=now_ms()))
+    while copied.write(sequence):
+        pass
     index_queue.catch_up(copied)
     return Copied({table: count for table, (count, _) in wanted.items()}, revoked)
 

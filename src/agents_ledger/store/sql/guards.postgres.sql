@@ -154,6 +154,18 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- A leaf may get its position, and a redaction takes away what opens it.
+CREATE FUNCTION guard_evidence() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (NEW.position <> OLD.position AND (OLD.position > 0 OR NEW.position < 0))
+        OR (NEW.kind, NEW.subject, NEW.move_id, NEW.hash, NEW.payload)
+            IS DISTINCT FROM (OLD.kind, OLD.subject, OLD.move_id, OLD.hash, OLD.payload)
+    THEN
+        RAISE EXCEPTION 'guard: the log of evidence only grows';
+    END IF;
+    RETURN NEW;
+END $$;
+
 CREATE FUNCTION guard_names() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (
@@ -319,13 +331,9 @@ FOR EACH ROW EXECUTE FUNCTION guard_sessions_delete();
 CREATE TRIGGER names_guard BEFORE INSERT OR UPDATE ON names
 FOR EACH ROW EXECUTE FUNCTION guard_names();
 
--- The log of evidence only grows. A leaf may get its position, and a redaction takes away what opens it.
+-- The log of evidence only grows.
 CREATE TRIGGER evidence_update BEFORE UPDATE ON evidence
-FOR EACH ROW WHEN (
-    (NEW.position <> OLD.position AND (OLD.position > 0 OR NEW.position < 0))
-    OR (NEW.kind, NEW.subject, NEW.move_id, NEW.hash, NEW.payload)
-        IS DISTINCT FROM (OLD.kind, OLD.subject, OLD.move_id, OLD.hash, OLD.payload)
-) EXECUTE FUNCTION guard_refuse('the log of evidence only grows');
+FOR EACH ROW EXECUTE FUNCTION guard_evidence();
 
 CREATE TRIGGER evidence_delete BEFORE DELETE ON evidence
 FOR EACH ROW EXECUTE FUNCTION guard_refuse('the log of evidence only grows');

@@ -26,6 +26,6 @@ INSERT INTO ledger_settings (name, value, changed_at)
 SELECT x.name, x.value, (SELECT max(applied_at) FROM schema_migrations) FROM (
     SELECT 'evidence' AS name, 'behind' AS value
     UNION ALL
-    SELECT 'evidence.moves', '0 ' || CAST(COALESCE((SELECT max(h.id) FROM session_history h), 0) AS TEXT)
+    SELECT 'evidence.moves', '0 ' || COALESCE((SELECT max(h.id) FROM session_history h), 0)
 ) x
 WHERE EXISTS (SELECT 1 FROM turns) OR EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM source_files);
