@@ -76,7 +76,7 @@ class Raw:
         """Every row of every table. A server gives leaves their positions some time later."""
         rows = {}
         for table in self.tables():
-            later = ("position",) if (self.engine, table) == ("postgresql", "evidence") else ()
+            later = ("position",) if table == "evidence" else ()
             columns = [name for name in self.columns(table) if name not in later]
             rows[table] = sorted(
                 self.execute(f"SELECT {', '.join(columns)} FROM {table}"), key=repr

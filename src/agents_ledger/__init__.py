@@ -85,6 +85,9 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
     from agents_ledger.model.reports.routing import (
         Proposal as Proposal, Reason as Reason, Route as Route, SmartFork as SmartFork,
     )
+    from agents_ledger.model.evidence.verification import (
+        EvidenceFinding as EvidenceFinding, Verification as Verification,
+    )
     from agents_ledger.model.reports.search import (
         Action as Action, Found as Found, Hit as Hit, Ranking as Ranking,
         SearchFacets as SearchFacets, Snippet as Snippet, ThreadMatch as ThreadMatch,
@@ -157,6 +160,7 @@ _MODULES = {
     "model.reports.ask": "CallStep Fix Fixes Passage Recalled ToolExample ToolExamples",
     "model.reports.comparison": "Branch Comparison Replaced ToolCount TouchedFile WrittenFile",
     "model.reports.events": "Digest DigestSession Event",
+    "model.evidence.verification": "EvidenceFinding Verification",
     "model.reports.routing": "Proposal Reason Route SmartFork",
     "model.reports.search": (
         "Action Found Hit Ranking SearchFacets Snippet ThreadMatch ThreadMatches Touch Touched"

@@ -33,7 +33,8 @@ NO_TEXT = frozenset(
     turns.query_message_ids compactions.compaction_type compactions.model compactions.provider
     compactions.trigger message_files.kind message_lints.lint_source message_lints.severity
     message_codeblocks.language places.model places.provider places.persona_id places.thread_key
-    bus_tasks.completion_status bus_messages.role ledger_settings.*""",
+    bus_tasks.completion_status bus_messages.role ledger_settings.*
+    evidence.* evidence_checkpoints.*""",
     )
 )
 

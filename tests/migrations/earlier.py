@@ -25,6 +25,11 @@ def downgrade(address: str, *, to: int) -> None:
         raw.execute(f"DELETE FROM schema_migrations WHERE number > {to}")
 
 
+def _evidence(raw: Raw) -> None:
+    raw.execute("DROP TABLE evidence")
+    raw.execute("DROP TABLE evidence_checkpoints")
+
+
 def _settings_and_deleted_sessions(raw: Raw) -> None:
     raw.execute("DROP INDEX idx_sessions_deleted")
     raw.execute("DROP TABLE ledger_settings")
@@ -54,4 +59,5 @@ UNDO: dict[int, Callable[[Raw], None]] = {
     23: _import_requests_by_run,
     25: _long_cache_writes,
     27: _settings_and_deleted_sessions,
+    29: _evidence,
 }

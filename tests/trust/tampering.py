@@ -120,7 +120,8 @@ class Tampering:
 
     def change_parent(self) -> Tampered | None:
         turn, parent = self.pick(NATIVE), self.pick(NATIVE)
-        assert turn and parent
+        assert turn
+        assert parent
         sql = "UPDATE turns SET parent_turn_id = ? WHERE id = ? AND parent_turn_id IS NOT ?"
         if not self.raw.execute(sql, (parent[0], turn[0], parent[0])).rowcount:
             return None
@@ -152,7 +153,8 @@ class Tampering:
             for _ in range(2)
         ]
         first, second = rows
-        assert first and second
+        assert first
+        assert second
         if first[1] == second[1]:
             return None
         for row, content in ((first, second[1]), (second, first[1])):
@@ -296,7 +298,8 @@ class Tampering:
     def swap_leaves(self) -> Tampered | None:
         rows = [self.pick("SELECT position, subject FROM evidence") for _ in range(2)]
         first, second = rows
-        assert first and second
+        assert first
+        assert second
         if first[0] == second[0]:
             return None
         for old, new in ((first[0], 0), (second[0], first[0]), (0, second[0])):

@@ -17,7 +17,7 @@ import msgspec
 
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.evidence import leaves, signers
-from agents_ledger.ledger.evidence.sequencing import sequence
+from agents_ledger.ledger.evidence.leaves import sequence
 from agents_ledger.ledger.evidence.signers import SignerFile
 from agents_ledger.model.errors import Refused, StoreUnavailable
 from agents_ledger.model.evidence.merkle import Peaks

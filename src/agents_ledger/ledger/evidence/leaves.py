@@ -27,6 +27,8 @@ from agents_ledger.model.ids import new_seed
 from agents_ledger.model.turns import Message, MessageFile, Turn
 from agents_ledger.store.database import Transaction
 
+SEQUENCED_AT_ONCE = 5000
+
 _turn_values = attrgetter(*TURN.all)
 _message_values = attrgetter(*MESSAGE.all)
 _call_values = attrgetter(*CALL.all)
@@ -99,7 +101,7 @@ def stored_turn_leaf(
     tx: Transaction, turn_id: str, label: str | None = None, moved_at: int | None = None
 ) -> Leaf:
     """The leaf of a turn that is stored and sealed now; of the move to it, if there was one."""
-    turn = stored_content.read_turn(tx, turn_id)
+    turn = stored_content.read_turn(tx, turn_id, just_written=True)
     seed = new_seed()
     content = canonical.content_hash(turn.content, canonical.seeded(seed))
     # What was read is in stored form, the label is not.
@@ -110,12 +112,29 @@ def stored_turn_leaf(
     return Leaf("turn", turn_id, leaf, seed, label)
 
 
+def older_turn_leaves(tx: Transaction, turn_ids: Sequence[str]) -> list[Leaf]:
+    """The leaves of turns that were sealed before there was evidence; without their moves."""
+    found = []
+    for turn_id, turn in stored_content.read_turns(tx, turn_ids).items():
+        seed = new_seed()
+        content = canonical.content_hash(turn.content, canonical.seeded(seed))
+        found.append(Leaf("turn", turn_id, canonical.leaf_of_turn(content, turn.place), seed))
+    return found
+
+
 def add(tx: Transaction, leaf: Leaf) -> None:
     tx.run("insert_evidence", **leaf._asdict())
 
 
 def add_all(tx: Transaction, leaves: Sequence[Leaf]) -> None:
     tx.run_many("insert_evidence", leaves)
+
+
+def sequence(tx: Transaction) -> bool:
+    """Give positions to leaves that wait for them, in the order they were written; whether more may
+    wait. On SQLite none does."""
+    tx.run("lock_evidence")
+    return tx.change("sequence_evidence", limit=SEQUENCED_AT_ONCE) == SEQUENCED_AT_ONCE
 
 
 def cover_move(tx: Transaction, label: str, *, former: str | None = None) -> None:

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from agents_ledger.ledger.evidence import checkpoints, sealing
-from agents_ledger.ledger.evidence.sequencing import sequence
+from agents_ledger.ledger.evidence.leaves import sequence
 from agents_ledger.ledger.evidence.signers import SignerFile
 from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.ids import now_ms

@@ -71,7 +71,10 @@ class Opening:
         self, values: Mapping[str, bytes], labels: Sequence[str], lengths: Sequence[int] = ()
     ) -> bytes:
         """What is stored once the values with these labels are removed; `values` are all."""
-        removed = {**self.removed, **{label: self.commit(label, values[label]) for label in labels}}
+        # Of what was removed before, the first commitment counts.
+        removed = {label: self.commit(label, values[label]) for label in labels} | dict(
+            self.removed
+        )
         salts = {
             label: salt
             for label in values

@@ -52,8 +52,7 @@ def seal_more(core: Core) -> bool:
 def _seal_turns(tx: Transaction) -> bool:
     tx.run("lock_evidence")
     rows = tx.run("uncovered_turns", after="", limit=TURNS_AT_ONCE)
-    for (turn_id,) in rows:
-        leaves.add(tx, leaves.stored_turn_leaf(tx, turn_id))
+    leaves.add_all(tx, leaves.older_turn_leaves(tx, [row[0] for row in rows]) if rows else [])
     return bool(rows)
 
 

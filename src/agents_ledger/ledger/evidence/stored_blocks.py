@@ -9,6 +9,7 @@ from agents_ledger.ledger.evidence.openings import Opening
 from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.evidence.merkle import leaf_hash
 from agents_ledger.store.database import Transaction
+from agents_ledger.store.tables import stored_rows
 
 
 class CoveredFile(NamedTuple):
@@ -24,14 +25,10 @@ class CoveredBlock(NamedTuple):
 
 def read_block(tx: Transaction, sources: Sources, subject: str) -> CoveredBlock | None:
     file_id, start = map(int, subject.split("/"))
-    rows = tx.execute(
-        "SELECT f.path, f.generation, b.length FROM source_blocks b"
-        " JOIN source_files f ON f.id = b.file_id WHERE b.file_id = ? AND b.start = ?",
-        (file_id, start),
-    )
-    if not rows:
+    row = stored_rows.block(tx, file_id, start)
+    if row is None:
         return None
-    path, generation, length = rows[0]
+    path, generation, length = row
     return CoveredBlock(CoveredFile(path, generation), start, sources.read(file_id, start, length))
 
 

@@ -17,13 +17,13 @@ from agents_ledger.ledger.evidence.canonical import (
     LINT,
     MESSAGE,
     TURN,
-    Columns,
     MessageDetails,
     Place,
     TurnContent,
 )
 from agents_ledger.ledger.evidence.openings import recording
 from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.tables import stored_rows
 
 _FIRST = itemgetter(0)
 
@@ -32,7 +32,6 @@ class StoredTurn(NamedTuple):
     content: TurnContent
     place: Place  # without a move
     is_projected: bool
-    is_sealed: bool
 
 
 class StoredLeaf(NamedTuple):
@@ -56,55 +55,46 @@ class StoredMove(NamedTuple):
     is_projected: bool
 
 
-def read_turn(tx: Transaction, turn_id: str) -> StoredTurn:
-    return read_turns(tx, [turn_id])[turn_id]
+def read_turn(tx: Transaction, turn_id: str, *, just_written: bool = False) -> StoredTurn:
+    return read_turns(tx, [turn_id], just_written=just_written)[turn_id]
 
 
-def read_turns(tx: Transaction, turn_ids: Sequence[str]) -> dict[str, StoredTurn]:
-    """Turns by id; those that are not there are left out."""
-    turn_columns = ", ".join(f"t.{name}" for name in TURN.all)
-    turns = _rows(
-        tx,
-        f"SELECT t.id, t.projected, t.parent_turn_id, p.system_prompt_hash, p.persona_id,"
-        f" p.thread_key, {turn_columns}"
-        " FROM turns t LEFT JOIN places p ON p.turn_id = t.id WHERE t.id IN",
-        turn_ids,
-    )
+def read_turns(
+    tx: Transaction, turn_ids: Sequence[str], *, just_written: bool = False
+) -> dict[str, StoredTurn]:
+    """Turns by id; those that are not there are left out. `just_written`: nobody can have added
+    rows yet that the turns and messages themselves do not tell of."""
+    turns = stored_rows.turns(tx, TURN.all, turn_ids)
     messages = _grouped(
-        _rows(tx, _select("turn_id", MESSAGE, "messages"), turn_ids, "turn_id, sequence, id")
+        stored_rows.of_turns(
+            tx, "messages", ("has_details", *MESSAGE.all), turn_ids, order="sequence, id"
+        )
     )
     calls = _grouped(
-        _rows(tx, _select("turn_id", CALL, "tool_calls"), turn_ids, "turn_id, sequence, id")
+        stored_rows.of_turns(tx, "tool_calls", CALL.all, turn_ids, order="sequence, id")
     )
-    compactions = _grouped(_rows(tx, _select("turn_id", COMPACTION, "compactions"), turn_ids))
-    details = _read_details(tx, turn_ids)
-    status = TURN.plain.index("status")
+    turn_type = 6 + TURN.plain.index("turn_type")
+    compacts = not just_written or any(row[turn_type] == "compaction" for row in turns)
+    detailed = not just_written or any(row[0] for rows in messages.values() for row in rows)
+    compactions = _grouped(
+        stored_rows.of_turns(tx, "compactions", COMPACTION.all, turn_ids) if compacts else ()
+    )
+    details = _read_details(tx, turn_ids) if detailed else {}
     return {
         turn_id: StoredTurn(
             TurnContent(
                 tuple(values),
-                messages.get(turn_id, ()),
+                [row[1:] for row in messages.get(turn_id, ())],
                 calls.get(turn_id, ()),
                 details.get(turn_id, {}),
                 next(iter(compactions.get(turn_id, ())), None),
             ),
             Place(*place),
             bool(projected),
-            values[status] in ("completed", "failed"),
         )
         for turn_id, projected, *rest in turns
         for place, values in [(rest[:4], rest[4:])]
     }
-
-
-def _select(key: str, columns: Columns, table: str) -> str:
-    return f"SELECT {key}, {', '.join(columns.all)} FROM {table} WHERE {key} IN"
-
-
-def _rows(tx: Transaction, sql: str, keys: Sequence[str], order: str = "1") -> list[Row]:
-    """Not by a named statement: its rows would be unescaped, and hashed is what is stored."""
-    marks = ", ".join("?" for _ in keys)
-    return tx.execute(f"{sql} ({marks}) ORDER BY {order}", tuple(keys))
 
 
 def _grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -120,14 +110,7 @@ def _read_details(tx: Transaction, turn_ids: Sequence[str]) -> dict[str, dict[st
         ("lints", "message_lints", LINT),
         ("codeblocks", "message_codeblocks", CODEBLOCK),
     ):
-        names = ", ".join(f"d.{name}" for name in columns.all)
-        rows = _rows(
-            tx,
-            f"SELECT m.turn_id, d.message_id, {names}"
-            f" FROM messages m JOIN {table} d ON d.message_id = m.id WHERE m.turn_id IN",
-            turn_ids,
-            "m.turn_id, d.message_id, d.id",
-        )
+        rows = stored_rows.details(tx, table, columns.all, turn_ids)
         for (turn_id, message_id), group in groupby(rows, key=itemgetter(0, 1)):
             known = found[turn_id].get(message_id, MessageDetails())
             found[turn_id][message_id] = known._replace(**{field: [row[2:] for row in group]})
@@ -145,11 +128,5 @@ def read_moves(tx: Transaction, move_ids: Sequence[int]) -> dict[int, StoredMove
     """Moves by id; those that are not there are left out."""
     if not move_ids:
         return {}
-    marks = ", ".join("?" for _ in move_ids)
-    rows = tx.execute(
-        "SELECT h.id, h.session_label, h.thread_id, h.changed_at, h.reason,"
-        " COALESCE(t.projected, 0) FROM session_history h LEFT JOIN turns t"
-        f" ON t.id = h.thread_id WHERE h.id IN ({marks})",
-        tuple(move_ids),
-    )
+    rows = stored_rows.moves(tx, move_ids)
     return {row[0]: StoredMove._make((*row[:5], bool(row[5]))) for row in rows}

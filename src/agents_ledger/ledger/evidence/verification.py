@@ -217,7 +217,7 @@ class _Verifier:
         while rows := self._tx.run("uncovered_turns", after=after, limit=AT_ONCE):
             after = rows[-1][0]
             yield from (("turn", row[0], "") for row in rows)
-        for move_id, label in self._tx.execute("SELECT id, session_label FROM session_history"):
+        for move_id, label in self._tx.run("all_moves"):
             if move_id not in self._moves:
                 yield "move", str(move_id), f"of session {label}"
         for file_id, path, _, start, _ in self._tx.run("uncovered_blocks", after=-1, limit=1 << 40):

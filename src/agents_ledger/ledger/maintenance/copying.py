@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from agents_ledger.ledger.evidence.sequencing import sequence
+from agents_ledger.ledger.evidence.leaves import sequence
 from agents_ledger.ledger.maintenance import audit
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.turns import live

@@ -14,10 +14,10 @@ Discrepancy = Literal[
 class EvidenceFinding(Struct, frozen=True):
     """Something that is not as it was recorded."""
 
-    what: Discrepancy
+    what: Discrepancy  # how it differs
     kind: str  # turn, move, source, leaf, redaction, purge, coverage, key or checkpoint
-    id: str
-    detail: str = ""
+    id: str  # of the turn or move, of a block its file and start
+    detail: str = ""  # what is known besides
 
     def __str__(self) -> str:
         return f"{self.what}: {self.kind} {self.id}{f' ({self.detail})' if self.detail else ''}"

@@ -644,7 +644,7 @@ CREATE TABLE ledger_settings (
 -- tree by position (docs/explanation/evidence.md). On PostgreSQL a leaf has a position below 0 until it is sequenced.
 CREATE TABLE evidence (
     position <log_key>,               -- in the log, from 1
-    kind TEXT NOT NULL
+    kind TEXT NOT NULL                -- of what it covers
         CHECK (kind IN ('turn', 'move', 'source', 'redaction', 'purge', 'coverage', 'key')),
     subject TEXT NOT NULL,            -- turn id, session label, file id and start of a block
     move_id BIGINT,                   -- the line of session_history that it covers, too
@@ -660,5 +660,5 @@ CREATE TABLE evidence_checkpoints (
     size BIGINT PRIMARY KEY,          -- number of leaves
     peaks <bytes> NOT NULL,           -- roots of the perfect trees that make up the log
     note TEXT NOT NULL,               -- as it was signed
-    taken_at BIGINT NOT NULL
+    taken_at BIGINT NOT NULL          -- when it was signed
 );

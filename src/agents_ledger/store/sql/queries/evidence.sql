@@ -83,8 +83,8 @@ FROM (
 ) waiting
 WHERE evidence.position = waiting.number;
 
--- evidence_waits --
-SELECT position FROM evidence WHERE position < 0 LIMIT 1;
+-- all_moves --
+SELECT id, session_label FROM session_history;
 
 -- moves_between --
 SELECT h.id, h.session_label, h.thread_id, h.changed_at, h.reason, COALESCE(t.projected, 0)
