@@ -30,7 +30,7 @@ class Verification(Struct, frozen=True, kw_only=True):
     root: str  # of the log, in hexadecimal digits
     waiting: int  # leaves that are not sequenced yet
     turns: int  # that are covered
-    moves: int
+    moves: int  # of sessions
     sources: int  # blocks of source records
     redacted: int  # values that were removed, which their leaves still prove
     purged: int  # turns and blocks that were removed as a whole
@@ -38,7 +38,7 @@ class Verification(Struct, frozen=True, kw_only=True):
     covered_since: int | None  # when a ledger from before this was sealed; None: from its beginning
     checkpoints: int  # that agree with the log
     unverified: int  # of them, whose signer's key is not known here
-    findings: tuple[EvidenceFinding, ...]
+    findings: tuple[EvidenceFinding, ...]  # what is not as it was recorded
 
     @property
     def holds(self) -> bool:
