@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import psycopg
@@ -17,53 +15,17 @@ from agents_ledger.ledger.maintenance import doctor
 from agents_ledger.model.ids import new_id
 from agents_ledger.store.postgres import standby
 from agents_ledger.store.postgres.address import split
-from agents_ledger.store.postgres.standby import POSITION
 from tests.builders import chain
 from tests.pgbouncer import pgbouncer
+from tests.replicated_servers import Pair, replicated_servers
 from tests.trust import harness
-from tests.trust.server import OwnServer, own_server
 from tests.waiting import until
-
-
-class Pair(NamedTuple):
-    primary: OwnServer
-    standby: str  # its address
-
-    def address(self, *, read_from: str = "standby") -> str:
-        """A new ledger, by an address of both servers."""
-        sockets = [address.split("host=")[1] for address in (self.primary.address, self.standby)]
-        host = ",".join(sockets)
-        schema = f"ledger_{new_id().lower()}"
-        return f"postgresql://postgres@/postgres?host={host}&schema={schema}&read_from={read_from}"
-
-    @contextmanager
-    def lagging(self) -> Iterator[None]:
-        """The standby receives what is written, but does not show it."""
-        with psycopg.connect(self.standby, autocommit=True) as connection:
-            connection.execute("SELECT pg_wal_replay_pause()")
-            paused = "SELECT pg_get_wal_replay_pause_state()"
-            until(lambda: connection.execute(paused).fetchone() == ("paused",))
-        try:
-            yield
-        finally:
-            with psycopg.connect(self.standby, autocommit=True) as connection:
-                connection.execute("SELECT pg_wal_replay_resume()")
-
-    def catch_up(self) -> None:
-        with (
-            psycopg.connect(self.primary.address, autocommit=True) as connection,
-            psycopg.connect(self.standby, autocommit=True) as behind,
-        ):
-            written = connection.execute(POSITION).fetchall()
-            until(lambda: behind.execute(POSITION).fetchall() >= written)
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    with own_server() as primary, harness.workplace(on_disk=True) as folder:
-        primary.set("fsync = off")
-        with primary.replica(folder) as address:
-            yield Pair(primary, address)
+    with replicated_servers() as pair:
+        yield pair
 
 
 LEDGERS = "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
@@ -239,32 +201,28 @@ def test_a_role_without_rights_on_the_server_reads_the_standby(pair: Pair) -> No
 
 
 def test_a_promoted_standby_is_written_and_a_former_primary_is_not_read() -> None:
-    with own_server() as former, harness.workplace(on_disk=True) as folder:
-        former.set("fsync = off")
-        with former.replica(folder) as promoted:
-            pair = Pair(former, promoted)
-            address = pair.address()
-            with Ledger.open(address) as ledger:
-                chain(ledger, "main", 1)
-                pair.catch_up()
-                assert ledger.thread("main").depth == 1
-                with psycopg.connect(promoted, autocommit=True) as connection:
-                    connection.execute("SELECT pg_promote()")
-                with psycopg.connect(former.address, autocommit=True) as connection:
-                    # Its log goes on for a while, and is longer than the other one from now on.
-                    connection.execute(
-                        "CREATE TABLE unreplicated AS SELECT generate_series(1, 9999)"
-                    )
-                (former.server.pgdata / "standby.signal").touch()
-                former.restart("fast")
-                # The second one finds the former primary, which is a standby now.
-                with Ledger.open(address) as opened_later:
-                    for depth in range(2, 8, 2):
-                        record_through_failover(ledger)
-                        assert ledger.thread("main").depth == depth
-                        record_through_failover(opened_later)
-                        assert opened_later.thread("main").depth == depth + 1
-                assert ledger.audit() == ()
+    with replicated_servers() as pair, contextlib.ExitStack() as stack:
+        address = pair.address()
+        ledger = stack.enter_context(Ledger.open(address))
+        chain(ledger, "main", 1)
+        pair.catch_up()
+        assert ledger.thread("main").depth == 1
+        with psycopg.connect(pair.standby, autocommit=True) as connection:
+            connection.execute("SELECT pg_promote()")
+        with psycopg.connect(pair.primary.address, autocommit=True) as connection:
+            # Its log goes on for a while, and is longer than the other one from now on.
+            connection.execute("CREATE TABLE unreplicated AS SELECT generate_series(1, 9999)")
+        (pair.primary.server.pgdata / "standby.signal").touch()
+        pair.primary.restart("fast")
+
+        # It finds the former primary, which is a standby now.
+        opened_later = stack.enter_context(Ledger.open(address))
+        for depth in range(2, 8, 2):
+            record_through_failover(ledger)
+            assert ledger.thread("main").depth == depth
+            record_through_failover(opened_later)
+            assert opened_later.thread("main").depth == depth + 1
+        assert ledger.audit() == ()
 
 
 def record_through_failover(ledger: Ledger) -> None:

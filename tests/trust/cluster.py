@@ -28,6 +28,7 @@ from tests.trust import harness
 
 NODES = ("n1", "n2", "n3")
 PROGRAMS = ("patroni", "etcd", "haproxy", "pgbouncer", "initdb")
+INSTALL = "apt-get install postgresql patroni etcd-server haproxy pgbouncer"
 PASSWORD = "trust"  # the servers trust the loopback interface
 READY_S = 240
 TTL_S = 20  # the least that Patroni allows: after this a silent primary has lost its lock
@@ -199,6 +200,14 @@ class Cluster:
         """Of the database behind the pooler."""
         return f"postgresql://postgres@127.0.0.1:{self._pooler_port}/postgres"
 
+    @property
+    def direct_address(self) -> str:
+        """Of the nodes themselves: the primary for writes, a standby for reads."""
+        hosts = ",".join("127.0.0.1" for _ in self.nodes)
+        ports = ",".join(str(node.ports["clients"]) for node in self.nodes.values())
+        options = f"host={hosts}&port={ports}&connect_timeout=3&read_from=standby"
+        return f"postgresql://postgres@/postgres?{options}"
+
     def own(self, folder: Path) -> None:
         """Give a folder to the user that the servers run as: they refuse to run as root."""
         if self.user:
@@ -206,7 +215,7 @@ class Cluster:
 
     def run(self, name: str, *arguments: str, log: str) -> subprocess.Popen[bytes]:
         path = program(name)
-        assert path, f"{name} is not installed"
+        assert path, f"{name} is not installed: {INSTALL}"
         with (self.folder / log).open("ab") as output:
             process = subprocess.Popen(
                 [path, *arguments],

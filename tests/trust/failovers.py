@@ -2,8 +2,9 @@
 
 Three nodes with Patroni and synchronous replication, behind HAProxy and PgBouncer. The primary is
 killed, its machine stops, it is cut off from the other nodes (while clients reach it, or not), or
-it hands over as planned, while 64 threads on four handles write with every verb. Each call that
-fails is made again, as its error says.
+it hands over as planned, while 64 threads on four handles write with every verb: three handles by
+way of PgBouncer, and one that names the nodes and reads from standbys. Each call that fails is made
+again, as its error says.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from random import Random
 
 from agents_ledger import Ledger
@@ -68,19 +70,21 @@ class Run:
 
     def fail_over(self, count: int) -> None:
         """Let `count` failovers happen while writers write to a new ledger, and judge it."""
-        address = with_schema(self._cluster.address, f"ledger_{self._outcome.done}")
+        schema = f"ledger_{self._outcome.done}"
+        pooled = with_schema(self._cluster.address, schema)
+        direct = with_schema(self._cluster.direct_address, schema)
         crew = Crew()
-        Ledger.open(address).close()
-        self._write_through_failovers(address, crew, count)
-        crew.findings += [] if crew.findings else judge_recovery(crew, address)
+        Ledger.open(pooled).close()
+        self._write_through_failovers((*[pooled] * (HANDLES - 1), direct), crew, count)
+        crew.findings += [] if crew.findings else judge_recovery(crew, pooled)
         for finding in crew.findings:
             self._outcome.found(finding)
         for name, times in (*crew.errors.items(), ("facts", crew.acks())):
             self._note(name, times)
 
-    def _write_through_failovers(self, address: str, crew: Crew, count: int) -> None:
+    def _write_through_failovers(self, addresses: Sequence[str], crew: Crew, count: int) -> None:
         with contextlib.ExitStack() as stack:
-            ledgers = [stack.enter_context(Ledger.open(address)) for _ in range(HANDLES)]
+            ledgers = [stack.enter_context(Ledger.open(address)) for address in addresses]
             crew.writers = [
                 Writer(crew, ledgers[number % HANDLES], number, self._rng.random())
                 for number in range(WRITERS)

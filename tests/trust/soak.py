@@ -98,7 +98,7 @@ def can_run(job: Job) -> bool:
         print(f"{job.name}: left out, {missing[0]} is not installed: pip install {wanted}")
     absent = [name for name in job.programs if cluster.program(name) is None]
     if absent:
-        print(f"{job.name}: left out, not installed: {', '.join(absent)}")
+        print(f"{job.name}: left out, {absent[0]} is not installed: {cluster.INSTALL}")
     return not missing and not absent
 
 

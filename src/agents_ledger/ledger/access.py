@@ -80,6 +80,12 @@ class Tokens:
         self._core.recover_if_due()
         return self._core.db.write(lambda tx: _revoke(tx, id_or_name))
 
+    def revoke_all(self) -> int:
+        """Invalidate all tokens, as after a restore from a backup that is older than the revocation
+        of some; how many were not revoked before."""
+        self._core.recover_if_due()
+        return len(self._core.db.write(lambda tx: tx.run("revoke_all_tokens", now=now_ms())))
+
 
 def _create(tx: Transaction, token: Token, secret_hash: str) -> None:
     tx.run("lock_tokens")

@@ -131,13 +131,25 @@ def has_display() -> bool:
 @click.option(
     "--expires", metavar="TIME", help="Lifetime, such as 30d or 12w.  [default: unlimited]"
 )
+@click.option("--all", "everything", is_flag=True, help="With revoke: all tokens.")
 def token(
-    run: Invocation, *, action: str, name: str | None, scope: tuple[Scope, ...], expires: str | None
+    run: Invocation,
+    *,
+    action: str,
+    name: str | None,
+    scope: tuple[Scope, ...],
+    expires: str | None,
+    everything: bool,
 ) -> None:
     """Create, list or revoke access tokens.
 
     The secret of a token is printed once, when it is created; the ledger stores only its hash.
     """
+    if everything:
+        if action != "revoke" or name:
+            raise click.UsageError("--all requires revoke without a NAME")
+        _revoke_all(run)
+        return
     if action == "list":
         with run.reading() as ledger:
             _list(run, ledger.tokens.all())
@@ -152,6 +164,15 @@ def token(
         expires_at = now_ms() + _lifetime_ms(expires) if expires else None
         created, secret = tokens.create(name, scope or ("read",), expires_at=expires_at)
         _print_token(run, created, "created", secret)
+
+
+def _revoke_all(run: Invocation) -> None:
+    with run.writing() as ledger:
+        revoked = ledger.tokens.revoke_all()
+    if run.as_json:
+        run.out.json(revoked=revoked)
+    else:
+        note(f"{humanize.count(revoked, 'token')} revoked")
 
 
 def _print_token(run: Invocation, token: Token, action: str, secret: str | None = None) -> None:

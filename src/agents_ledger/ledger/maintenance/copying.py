@@ -45,17 +45,13 @@ def _fill(origin: Database, copied: Database) -> Copied:
     if any(copied.read(lambda tx: tx.run("counts"))[0]):
         raise Refused(f"{copied.address} is not empty", "Name the file or schema of a new ledger.")
 
-    def fill(
-        reading: Transaction,
-    ) -> tuple[dict[str, list[str]], dict[str, tuple[int, str]], int]:
-        revoked = copied.restore(partial(_copy, reading=reading))
-        columns = tables.columns(reading)
-        return columns, tables.digests(reading, columns), revoked
+    def fill(reading: Transaction) -> _Filled:
+        return copied.restore(partial(_copy, reading=reading))
 
-    columns, wanted, revoked = origin.read(fill)
-    digests = copied.read(partial(tables.digests, compared=columns))
-    wrong = [table for table in wanted if wanted[table] != digests[table]]
-    if wanted["access_tokens"][0] == digests["access_tokens"][0]:
+    source, revoked = origin.read(fill)
+    digests = copied.read(partial(tables.digests, compared=source))
+    wrong = [table for table in source if source[table] != digests[table]]
+    if source["access_tokens"].rows == digests["access_tokens"].rows:
         # The tokens differ on purpose: the copy has revoked them. Their number must still be the
         # same.
         wrong = [table for table in wrong if table != "access_tokens"]
@@ -67,16 +63,20 @@ def _fill(origin: Database, copied: Database) -> Copied:
     while copied.write(sequence):
         pass
     index_queue.catch_up(copied)
-    return Copied({table: count for table, (count, _) in wanted.items()}, revoked)
+    return Copied({table: digest.rows for table, digest in source.items()}, revoked)
 
 
-def _copy(writing: Transaction, reading: Transaction) -> int:
-    """Copy every table; returns how many tokens were revoked."""
-    tables.copy(reading, writing)
+class _Filled(NamedTuple):
+    source: dict[str, tables.TableDigest]  # what was read
+    tokens_revoked: int
+
+
+def _copy(writing: Transaction, reading: Transaction) -> _Filled:
+    source = tables.copy(reading, writing)
     writing.run("name_tasks_of_messages")  # an older ledger does not
     revoked = writing.run("revoke_all_tokens", now=now_ms())
     writing.run("await_index_all")  # the index is rebuilt
-    return len(revoked)
+    return _Filled(source, len(revoked))
 
 
 def verify(address: str) -> None:

@@ -114,6 +114,12 @@ def _replay_delay(value: int | None) -> Verdict:
     return "note", "this standby is behind its primary: what is read here is old"
 
 
+def _wal_receiver(value: str) -> Verdict:
+    if value == "running":
+        return OK
+    return "note", "this standby is not connected to a primary: what is read here is old"
+
+
 def _inactive_slots(value: int) -> Verdict:
     if value <= SLOT_BYTES_MAX:
         return OK
@@ -174,6 +180,7 @@ JUDGES: dict[str, Callable[[Any], Verdict]] = {
     "awaited_standbys": _awaited_standbys,
     "standby_lag_bytes": _standby_lag,
     "replay_delay_seconds": _replay_delay,
+    "wal_receiver": _wal_receiver,
     "inactive_slot_bytes": _inactive_slots,
     "transaction_age": _transaction_age,
     "bloated_tables": _bloated_tables,

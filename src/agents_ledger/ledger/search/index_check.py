@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from agents_ledger.ledger.search.documents import SearchDocument, documents
@@ -10,7 +10,7 @@ from agents_ledger.ledger.search.words import tokenizer
 from agents_ledger.model.reports.search import PARTS
 from agents_ledger.store.database import Engine, Transaction
 from agents_ledger.store.matching import QueryTerm, TermGroup, match
-from agents_ledger.store.text import in_batches
+from agents_ledger.store.text import in_batches, stored_json
 
 _CHARS = 400  # checked at each end of a text
 _CHUNKS = 3  # checked at each end
@@ -25,18 +25,25 @@ def wrong(tx: Transaction) -> Iterator[str]:
         for turn_id, document in documents(tx, ids).items():
             for group in _tried(document, tx.engine):
                 having.setdefault(group, {})[numbers[turn_id]] = turn_id
-        missing = {
-            number: turns[number]
+        missing = list(having.values())
+        for place, number in tx.run("search_each", matches=_matches(tx.engine, having)):
+            missing[place].pop(number, None)
+        yield from {turn_id for turns in missing for turn_id in turns.values()}
+
+
+def _matches(engine: Engine, having: Mapping[TermGroup, Mapping[int, str]]) -> str | None:
+    """One query for all: on a server it takes one round trip. Each has a range of its own, as
+    otherwise a common word would be found in all turns."""
+    return stored_json(
+        [
+            {
+                "match": match(engine, [group], tokenizer.fold),
+                "low": min(turns),
+                "high": max(turns) + 1,
+            }
             for group, turns in having.items()
-            for number in turns.keys() - _found(tx, group, min(turns), max(turns))
-        }
-        yield from missing.values()
-
-
-def _found(tx: Transaction, group: TermGroup, first: int, last: int) -> set[int]:
-    """One query for many turns: a query for each would read all turns with a common word."""
-    query = match(tx.engine, [group], tokenizer.fold)
-    return {number for (number,) in tx.run("search_numbers", match=query, low=first, high=last + 1)}
+        ]
+    )
 
 
 def _tried(document: SearchDocument, engine: Engine) -> Iterator[TermGroup]:

@@ -116,7 +116,12 @@ def _setting(tx: Transaction, name: str) -> str | None:
 def _replication(tx: Transaction) -> dict[str, Any]:
     [(is_standby,)] = tx.execute("SELECT pg_is_in_recovery()")
     if is_standby:
-        return {"server_role": "standby", "replay_delay_seconds": tx.execute(_REPLAY)[0][0]}
+        receives = tx.execute("SELECT 1 FROM pg_stat_wal_receiver")
+        return {
+            "server_role": "standby",
+            "wal_receiver": "running" if receives else "none",
+            "replay_delay_seconds": tx.execute(_REPLAY)[0][0],
+        }
     [(standbys, asynchronous, hidden, synchronous, lag)] = tx.execute(_STANDBYS)
     known = {
         "server_role": "primary",

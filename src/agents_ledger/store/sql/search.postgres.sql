@@ -64,6 +64,16 @@ WITH asked (n, parts, words) AS (
     AND NOT bool_or(q.n = 0)
 )
 
+-- matched_each --
+-- Each match that is asked for, by itself.
+SELECT a.n - 1, w.doc_id
+FROM json_array_elements(CAST(:matches AS JSON)) WITH ORDINALITY AS a (asked, n)
+CROSS JOIN LATERAL json_to_record(a.asked) AS r (low BIGINT, high BIGINT, match TEXT)
+CROSS JOIN LATERAL json_to_recordset(CAST(r.match AS JSON)) AS q (parts TEXT, words TEXT)
+JOIN search_words w
+ON w.words @@ CAST(q.words AS TSQUERY) AND strpos(q.parts, ' ' || w.part || ' ') > 0
+WHERE w.doc_id >= r.low AND w.doc_id < r.high
+
 -- ranked --
 -- As matched; words that few have weigh more.
 WITH asked (n, parts, words) AS (

@@ -63,6 +63,12 @@ WITH matched (id) AS (
     WHERE search_index MATCH :match AND rowid >= :low AND rowid < :high
 )
 
+-- matched_each --
+SELECT asked.key, search_index.rowid FROM json_each(:matches) AS asked CROSS JOIN search_index
+WHERE search_index MATCH json_extract(asked.value, '$.match')
+AND search_index.rowid >= json_extract(asked.value, '$.low')
+AND search_index.rowid < json_extract(asked.value, '$.high')
+
 -- ranked --
 WITH matched (id, score) AS (
     SELECT rowid, -bm25(search_index, <part_weights>)

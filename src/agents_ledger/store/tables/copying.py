@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from agents_ledger.store.database import Transaction
+from typing import NamedTuple
+
+from agents_ledger.store.database import Row, Transaction
 
 # Each with its key, in an order in which references come after what they refer to.
 TABLES = {
@@ -52,32 +54,55 @@ TABLES = {
 DERIVED = ("summary_days", "usage_sums", "tool_sums")
 
 
-def copy(reading: Transaction, writing: Transaction) -> None:
-    """Copy every row of every table. What an older ledger does not have stays empty."""
-    for table, key in TABLES.items():
-        columns = reading.columns(table)
-        places = ", ".join("?" for _ in columns)
-        insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})"
-        for batch in reading.stream(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {key}"):
-            writing.execute_many(insert, batch)
+class TableDigest(NamedTuple):
+    columns: list[str]
+    rows: int
+    hash: str
 
 
-def columns(tx: Transaction) -> dict[str, list[str]]:
-    """The columns of every table."""
-    return {table: tx.columns(table) for table in TABLES}
+class _Hash:
+    """Counts and hashes rows as they pass."""
+
+    def __init__(self) -> None:
+        import hashlib  # loads OpenSSL, which most commands do not need
+
+        self.rows = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, rows: list[Row]) -> None:
+        self.rows += len(rows)
+        for row in rows:
+            self._hash.update(repr(row).encode())
+
+    def digest(self, columns: list[str]) -> TableDigest:
+        return TableDigest(columns, self.rows, self._hash.hexdigest())
 
 
-def digests(tx: Transaction, compared: dict[str, list[str]]) -> dict[str, tuple[int, str]]:
-    """Number of the rows of every table, and hash of their columns that are compared."""
-    import hashlib  # loads OpenSSL, which most commands do not need
-
+def copy(reading: Transaction, writing: Transaction) -> dict[str, TableDigest]:
+    """Copy every row of every table; what was read of each. What an older ledger does not have
+    stays empty."""
     digests = {}
     for table, key in TABLES.items():
-        names = ", ".join(compared[table])
-        count, digest = 0, hashlib.sha256()
-        for batch in tx.stream(f"SELECT {names} FROM {table} ORDER BY {key}"):
-            count += len(batch)
-            for row in batch:
-                digest.update(repr(row).encode())
-        digests[table] = (count, digest.hexdigest())
+        columns, read = reading.columns(table), _Hash()
+        places = ", ".join("?" for _ in columns)
+        insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})"
+        for rows in reading.stream(_select(table, columns, key)):
+            read.add(rows)
+            writing.execute_many(insert, rows)
+        digests[table] = read.digest(columns)
     return digests
+
+
+def digests(tx: Transaction, compared: dict[str, TableDigest]) -> dict[str, TableDigest]:
+    """What every table has in the columns that others have."""
+    digests = {}
+    for table, key in TABLES.items():
+        columns, read = compared[table].columns, _Hash()
+        for rows in tx.stream(_select(table, columns, key)):
+            read.add(rows)
+        digests[table] = read.digest(columns)
+    return digests
+
+
+def _select(table: str, columns: list[str], key: str) -> str:
+    return f"SELECT {', '.join(columns)} FROM {table} ORDER BY {key}"

@@ -119,10 +119,9 @@ ORDER BY m.id DESC LIMIT :limit;
 <matched>
 SELECT m.id FROM matched m ORDER BY m.id DESC LIMIT 1 OFFSET :count;
 
--- search_numbers --
--- Of all that match.
-<matched>
-SELECT m.id FROM matched m;
+-- search_each --
+-- Places of matches in a list, and numbers of the turns that match in its range.
+<matched_each>;
 
 -- search_ranked --
 <ranked>
