@@ -22,7 +22,7 @@ from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.turns import recording
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.sqlite.engine import SqliteDatabase
-from agents_ledger.store.tables.copying import columns, digests
+from agents_ledger.store.tables.copying import TABLES, TableDigest, digests
 
 PRAGMAS = (
     "journal_mode=WAL",
@@ -209,10 +209,12 @@ def copy_of(template: Path, name: str) -> Path:
 def same_rows(one: Path, other: Path) -> bool:
     """Whether two ledgers hold the same rows in every table."""
 
-    def rows(path: Path) -> dict[str, tuple[int, str]]:
+    def rows(path: Path) -> dict[str, TableDigest]:
         database = SqliteDatabase(str(path), read_only=True)
         try:
-            return database.read(lambda tx: digests(tx, columns(tx)))
+            return database.read(
+                lambda tx: digests(tx, {table: tx.columns(table) for table in TABLES})
+            )
         finally:
             database.close()
 

@@ -204,17 +204,6 @@ def test_a_token_is_not_made_to_expire_at_once(run: Run, ledger: Ledger) -> None
     assert run("token", "list", "--json").json["tokens"] == []
 
 
-def test_all_tokens_are_revoked_at_once(run: Run, ledger: Ledger) -> None:
-    for name in ("laptop", "phone"):
-        ledger.tokens.create(name)
-
-    assert run("token", "revoke", "--all", "laptop").code == 2
-    assert run("token", "list", "--all").code == 2
-    assert "2 tokens revoked" in run("token", "revoke", "--all").err
-    assert run("token", "revoke", "--all", "--json").json["revoked"] == 0
-    assert all(token.revoked_at for token in ledger.tokens.all())
-
-
 def test_a_smart_fork_says_why_it_is_there(run: Run, ledger: Ledger) -> None:
     kept = ledger.record("notes", "The kestrel parser chokes on tabs", "r").id
     ledger.record("other", "Something else entirely", "r")

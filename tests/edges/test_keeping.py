@@ -1,4 +1,4 @@
-"""archive, alias, note, history and undo, as a user calls them."""
+"""archive, alias, note, history, undo and token, as a user calls them."""
 
 from __future__ import annotations
 
@@ -79,3 +79,14 @@ def test_a_move_is_listed_and_undone(run: Run, ledger: Ledger, turns: list[Turn]
     assert ledger.head("main") is None
     assert run("undo", "main", "--move", "999999").code == 3
     assert ledger.audit() == ()
+
+
+def test_all_tokens_are_revoked_at_once(run: Run, ledger: Ledger) -> None:
+    for name in ("laptop", "phone"):
+        ledger.tokens.create(name)
+
+    assert run("token", "revoke", "--all", "laptop").code == 2
+    assert run("token", "list", "--all").code == 2
+    assert "2 tokens revoked" in run("token", "revoke", "--all").err
+    assert run("token", "revoke", "--all", "--json").json["revoked"] == 0
+    assert all(token.revoked_at for token in ledger.tokens.all())

@@ -93,11 +93,11 @@ def copy(reading: Transaction, writing: Transaction) -> dict[str, TableDigest]:
     return digests
 
 
-def digests(tx: Transaction, compared: dict[str, TableDigest]) -> dict[str, TableDigest]:
-    """What every table has in the columns that others have."""
+def digests(tx: Transaction, compared: dict[str, list[str]]) -> dict[str, TableDigest]:
+    """What every table has in these columns."""
     digests = {}
     for table, key in TABLES.items():
-        columns, read = compared[table].columns, _Hash()
+        columns, read = compared[table], _Hash()
         for rows in tx.stream(_select(table, columns, key)):
             read.add(rows)
         digests[table] = read.digest(columns)
