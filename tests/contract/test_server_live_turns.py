@@ -94,7 +94,6 @@ SEALINGS: dict[str, Callable[[LiveState], Any]] = {
             ]
         ),
     ),
-    "failed": lambda state: state.fail(ODD, USAGE, model="m3"),
 }
 
 
@@ -125,7 +124,7 @@ def test_live_turns_are_the_same_rows_in_calls_and_in_statements(
         assert ledger.audit() == ()
         heads = {state.prepared.new.session: state.id for state in live}
         assert {name: ledger.head(name) == head for name, head in heads.items()} == dict.fromkeys(
-            heads, ending != "failed"
+            heads, True
         )
 
 

@@ -231,3 +231,12 @@ def test_the_suggestion_for_more_trees_keeps_the_filters(run: Run, file: str) ->
     printed = run("tree", "--limit", "1", "--since", "2026-01-01T05:00:00Z", "--all").err
 
     assert "tree --limit 2 --since 2026-01-01T05:00:00Z --all`" in printed
+
+
+def test_a_session_whose_turns_all_failed_is_shown_with_them(run: Run, ledger: Ledger) -> None:
+    turn = ledger.record("bot", "Deploy it.", status="failed", error="no key")
+
+    assert turn.id[:10] in run("tree", "bot").out
+    shown = run("show", "bot")
+    assert f"1 turn failed since, the latest is {turn.id}: no key" in shown.err
+    assert run("show", "bot", "--json").json["failed_turns"] == [turn.id]

@@ -14,6 +14,7 @@ import pytest
 from agents_ledger import Ledger, RequestRefused
 from agents_ledger.importers.pipeline import rederive
 from agents_ledger.importers.sources.import_requests.records import ImportKey, in_camel
+from agents_ledger.importers.sources.import_requests.rules import STATUSES
 from agents_ledger.ledger.projection import import_requests
 from tests.importers.helping import result
 from tests.raw import Raw
@@ -448,7 +449,8 @@ def test_a_child_named_later_by_a_call_leaves_the_turn_it_hung_on(ledger: Ledger
         ("error", "failed"),
         ("cancelled", "cancelled"),
         ("rejected", "rejected"),
-        ("paused by the moon", "completed"),  # it has a result
+        (" Success ", "completed"),
+        ("", "completed"),  # it has a result
         ("running", "cancelled"),  # its turn is over
     ],
 )
@@ -457,6 +459,43 @@ def test_a_status_is_kept_in_the_words_of_its_source(
 ) -> None:
     import_sessions(ledger, request(item(toolCalls=[call("c1", "t2", status=said)])))
     assert ledger.query("SELECT status, source_status FROM tool_calls")[1] == [(status, said)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "path"),
+    [
+        ({"toolCalls": [{"status": "ok"}]}, "tool_call_status_unsupported", "toolCalls[0].status"),
+        ({"turns": [{"startedAtMs": 1_700_000_000}]}, "time_in_seconds", "turns[0].startedAtMs"),
+        ({"messages": [{"createdAtMs": 1.7e9}]}, "time_in_seconds", "messages[0].createdAtMs"),
+    ],
+)
+def test_a_value_that_would_be_misread_fails_its_session_alone(
+    ledger: Ledger, wrong: dict[str, list[dict[str, Any]]], code: str, path: str
+) -> None:
+    bad = item("s2", toolCalls=[call("c1", "t2")])
+    for name, [field] in wrong.items():
+        bad[name][0] |= field
+
+    answer = import_sessions(ledger, request(item(), bad))
+
+    assert (answer["ok"], answer["imported"], answer["failed"]) == (False, 1, 1)
+    result = answer["results"][1]
+    assert (result["status"], result["reason"]) == ("failed", code)
+    assert result["detail"].startswith(f"$.items[1].{path} is ")
+    assert len(ledger.sessions()) == 1
+    assert ledger.audit() == ()
+
+
+def test_an_archived_status_is_still_read(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STATUSES, "ok", "completed")
+    sent = item(toolCalls=[call("c1", "t2", status="ok")])
+    assert import_sessions(ledger, request(sent))["ok"]
+    monkeypatch.delitem(STATUSES, "ok")
+
+    again = import_sessions(ledger, request(item(fingerprint="f2", toolCalls=[]), key="k2"))
+
+    assert (again["ok"], again["upserted"]) == (True, 1)
+    assert ledger.query("SELECT source_status FROM tool_calls")[1] == [("ok",)]
 
 
 def test_nothing_vanishes_with_a_later_item(ledger: Ledger) -> None:

@@ -27,6 +27,7 @@ from agents_ledger.importers.sources.import_requests.records import (
     InvalidField,
     InvalidItem,
     builtins,
+    check_item,
     decoded,
     encoded,
     in_camel,
@@ -138,7 +139,7 @@ def _import_items(ledger: Ledger, envelope: ImportEnvelope, items: list[Any]) ->
     results = RequestRun(ledger, envelope, items).results()
     count = Counter(result.status for result in results)
     response = ImportResponse(
-        ok=True,
+        ok=not count["failed"],
         run_id=run_id,
         imported=count["imported"],
         upserted=count["upserted"],
@@ -251,6 +252,7 @@ class RequestRun:
 
     def _accept(self, index: int, fields: dict[str, Any]) -> ImportResult:
         item = read_item(fields)
+        check_item(item)
         key = ImportKey(self.request.source, item.source_provider, item.source_session_id)
         imported = self.requests.imported(*key)
         current = self.fingerprints.get(key) or (imported.fingerprint if imported else None)
@@ -451,7 +453,7 @@ def _received(
     sent: ImportChunk, received: int, response: ImportResponse | None = None
 ) -> ChunkResponse:
     return ChunkResponse(
-        ok=True,
+        ok=response is None or response.ok,
         run_id=response.run_id if response is not None else str(sent.run_id),
         upload_id=sent.upload_id,
         status="staged" if response is None else "completed",

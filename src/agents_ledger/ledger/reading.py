@@ -14,7 +14,7 @@ from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.face import Face
 from agents_ledger.ledger.sessions import heads, history, names
-from agents_ledger.ledger.turns import live, threads
+from agents_ledger.ledger.turns import live, threads, unfinished
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.permissions import PermissionReview
@@ -139,6 +139,10 @@ class ReadVerbs(Face):
     def roots(self) -> tuple[Turn, ...]:
         """The turns that have no parent, without their messages."""
         return self._read(threads.roots)
+
+    def failed_turns(self, session: str) -> tuple[Turn, ...]:
+        """The last 20 turns that failed since a session was answered, latest first."""
+        return self._read(lambda tx: unfinished.failed(tx, session))
 
     def subtree(self, target: str, *, limit: int = 10_000) -> tuple[Turn, ...]:
         """A turn and its descendants, the shallowest first, without their messages."""

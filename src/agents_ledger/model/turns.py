@@ -32,7 +32,7 @@ else:
     Steps = tuple[S, ...]
 
 # The times from 2001 to 2286 in seconds. In milliseconds they are days of 1970, before any agent.
-_LIKELY_SECONDS = range(10**9, 10**10)
+LIKELY_SECONDS = range(10**9, 10**10)
 _ids = msgspec.json.Decoder(tuple[str, ...]).decode
 _any_json = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -101,7 +101,7 @@ def check_time(at: object, name: str, latest: int = LATEST_MS) -> None:
     """Refuse what is not a time, or most likely one in seconds."""
     if type(at) is not int or not 0 <= at < latest:
         raise Refused(f"{name} is {at!r:.80}", "Times are Unix milliseconds, from 1970 to 9998.")
-    if at in _LIKELY_SECONDS:
+    if at in LIKELY_SECONDS:
         raise Refused(
             f"{name} is {at}, which is in early 1970",
             "Times are Unix milliseconds. If this is a time in seconds, multiply it by 1000.",

@@ -73,6 +73,7 @@ def show(
         head = target if at is None else _head(ledger, target, at)
         thread = ledger.thread(head, last=last or (LAST if session else 1))
         live = _live(ledger, session.label) if session and at is None else ()
+        failed = ledger.failed_turns(session.label) if session and at is None else ()
         turns = (*thread.turns, *live)
         partial = {
             turn.id: ledger.partial_text(turn.id) for turn in turns if turn.status == "streaming"
@@ -82,7 +83,10 @@ def show(
 
         metrics = to_builtins(thread)
         del metrics["turns"]
-        run.out.json(session=session, thread=metrics, turns=turns, partial=partial)
+        failed_ids = [turn.id for turn in failed]
+        run.out.json(
+            session=session, thread=metrics, turns=turns, partial=partial, failed_turns=failed_ids
+        )
         return
     from agents_ledger.cli.explore.turn_printer import TurnPrinter
 
@@ -92,6 +96,10 @@ def show(
             printer.session(session, thread)
         for turn in turns:
             printer.turn(turn, thread.depth, partial.get(turn.id))
+    if failed:
+        latest = failed[0]
+        many = f"{humanize.count(len(failed), 'turn')} failed since, the latest is"
+        note(many, " ", (latest.id, "id"), f": {latest.error}")
     above = thread.depth - len(thread.turns)
     if above:
         note((f"{humanize.count(above, 'earlier turn')} (--last N)", "dim"))

@@ -82,15 +82,20 @@ class Draw:
 
     def one(self, target: str, *, below: bool) -> None:
         """Draw the tree that contains a target, with the path to it as the leftmost line."""
-        thread = self._ledger.thread(target, last=0)
-        if thread.turn_id is None:
-            raise Refused(f"session {target!r} is empty", "Record a turn on it first.")
-        top = thread.turn_id if below else self._ledger.ancestor_at(thread.turn_id, 1)
-        tree = self._tree(top or thread.turn_id)
+        turn_id = self._ledger.thread(target, last=0).turn_id or self._failed(target)
+        top = turn_id if below else self._ledger.ancestor_at(turn_id, 1)
+        tree = self._tree(top or turn_id)
         if self._run.as_json:
             self._run.out.json(trees=[tree])
             return
-        self._draw(tree, thread.turn_id)
+        self._draw(tree, turn_id)
+
+    def _failed(self, label: str) -> str:
+        """The latest turn of a session whose turns have all failed."""
+        failed = self._ledger.failed_turns(label)
+        if not failed:
+            raise Refused(f"session {label!r} is empty", "Record a turn on it first.")
+        return failed[0].id
 
     def newest(self, limit: int, *, since: int | None = None, until: int | None = None) -> None:
         """Draw all trees, newest first."""

@@ -11,7 +11,7 @@ from agents_ledger.ledger.context import contexts
 from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.sessions import heads, history, names
-from agents_ledger.ledger.turns import live, threads
+from agents_ledger.ledger.turns import live, threads, unfinished
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.permissions import PermissionReview
@@ -136,6 +136,10 @@ class AsyncReadVerbs(AsyncFace):
     async def roots(self) -> tuple[Turn, ...]:
         """The turns that have no parent, without their messages."""
         return await self._read(threads.roots)
+
+    async def failed_turns(self, session: str) -> tuple[Turn, ...]:
+        """The last 20 turns that failed since a session was answered, latest first."""
+        return await self._read(lambda tx: unfinished.failed(tx, session))
 
     async def subtree(self, target: str, *, limit: int = 10_000) -> tuple[Turn, ...]:
         """A turn and its descendants, the shallowest first, without their messages."""

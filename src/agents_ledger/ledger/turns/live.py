@@ -231,6 +231,8 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     moved = None
     if completed:
         moved = _follow(tx, session, parent_id, turn_id, now)
+    elif parent_id is None:
+        unfinished.failed_first(tx, session.label, turn_id)
     moved_label = session.label if completed and moved is None else None
     leaves.add(tx, leaves.stored_turn_leaf(tx, turn_id, moved_label, now))
     return moved

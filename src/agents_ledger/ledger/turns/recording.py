@@ -17,7 +17,7 @@ from agents_ledger.ledger.evidence.leaves import TurnSeal
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.heads import Pointer
-from agents_ledger.ledger.turns import message_details, threads
+from agents_ledger.ledger.turns import message_details, threads, unfinished
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents import permissions
 from agents_ledger.model.context.compaction import NO_MODEL
@@ -458,6 +458,8 @@ def record(tx: Transaction, prepared: PreparedTurn) -> Turn:
     now = now_ms()
     if completed:
         heads.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record", at=now)
+    elif parent_id is None:
+        unfinished.failed_first(tx, session.label, turn_id)
     sealed = prepared.seal or leaves.seal(turn)
     label = session.label if completed else None
     leaves.add(tx, leaves.turn_leaf(turn_id, sealed, covered_place(turn, place, label, now)))

@@ -77,7 +77,6 @@ class _AskedSeal(Struct, omit_defaults=True):
     status: str
     seed: str  # of the salts of its evidence
     is_answered: bool | None = None
-    error: str | None = None
     model: str | None = None
     provider: str | None = None
     permissions_used: str | None = None
@@ -207,6 +206,8 @@ def seal(batch: Sequence[tuple[LiveKey, Sealing]]) -> ServerCall | None:
 
 
 def _can_be_sealed(sealing: Sealing) -> bool:
+    if sealing.status != "completed":
+        return False  # what fails before a session has a head is noted there
     messages = [*sealing.steps.messages, *filter(None, [sealing.response])]
     return not sealing.steps.again and not any(message.has_details for message in messages)
 
@@ -220,7 +221,6 @@ def _asked_seal(live: LiveKey, sealing: Sealing, closing_id: str) -> _AskedSeal:
         sealing.status,
         new_seed().hex(),
         is_answered=sealing.response is not None or None,
-        error=sealing.error,
         model=sealing.model or None,
         provider=sealing.provider or None,
         permissions_used=sealing.permissions_used,
@@ -237,7 +237,7 @@ def _sealed(live: LiveKey, sealing: Sealing, stand: list[Any] | None) -> HeadMov
     if stand is None:
         return UNDONE
     label, parent_id, head = stand
-    if sealing.status != "completed" or parent_id == head:
+    if parent_id == head:
         return None
     return HeadMoved(label, parent_id, head, live.turn_id)
 

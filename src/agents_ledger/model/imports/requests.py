@@ -137,8 +137,8 @@ class ImportToolCall(Struct, rename="camel", omit_defaults=True):
     status: Annotated[
         str | None,
         Meta(
-            description="`pending`, `running`, `completed`, `failed`, `cancelled` or `rejected`."
-            " Default: by `error` and `resultJson`."
+            description="`pending`, `running`, `completed`, `failed`, `cancelled` or `rejected`, or"
+            " a word for one of them, as `success`. Default: by `error` and `resultJson`."
         ),
     ] = None
     spawned_source_session_id: Annotated[
@@ -228,7 +228,7 @@ class ImportResult(Struct, rename="camel", omit_defaults=True, kw_only=True):
 class ImportResponse(Struct, rename="camel", kw_only=True):
     """The answer to a request: the number of sessions by outcome, and each result."""
 
-    ok: bool
+    ok: Annotated[bool, Meta(description="Whether no item failed.")]
     run_id: str
     imported: int
     upserted: int
@@ -240,7 +240,7 @@ class ImportResponse(Struct, rename="camel", kw_only=True):
 class ChunkResponse(Struct, rename="camel", omit_defaults=True, kw_only=True):
     """The answer to a chunk. The last chunk of an upload imports the item."""
 
-    ok: bool
+    ok: Annotated[bool, Meta(description="Whether the item, once complete, did not fail.")]
     run_id: str
     upload_id: str
     status: Literal["staged", "completed"]

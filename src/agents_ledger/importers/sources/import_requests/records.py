@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import Struct
 
+from agents_ledger.importers.sources.import_requests.rules import STATUSES
 from agents_ledger.model.imports.requests import (
     ImportChunk,
     ImportEnvelope,
@@ -21,6 +22,7 @@ from agents_ledger.model.imports.requests import (
     ImportToolCall,
     ImportTurn,
 )
+from agents_ledger.model.turns import LIKELY_SECONDS
 
 T = TypeVar("T")
 
@@ -180,6 +182,7 @@ def unknown_fields(fields: Mapping[str, Any]) -> list[str]:
     return list(unknown)
 
 
+_TIMES = {"started_at_ms", "completed_at_ms", "created_at_ms", "updated_at_ms"}
 # The codes of invalid values by their path; any other is payload_invalid.
 CODES = {
     "$.sourceProvider": "source_provider_required",
@@ -196,6 +199,31 @@ def read_item(fields: Mapping[str, Any]) -> ImportItem:
     except InvalidField as error:
         code = CODES.get(re.sub(r"\d+", "", error.path), "payload_invalid")
         raise InvalidItem(code, error.path, error.problem) from error
+
+
+def check_item(item: ImportItem) -> None:
+    """Refuse values that were accepted once, so that archived items may have them: times in
+    seconds, and statuses of tool calls that mean nothing to us. Raises InvalidItem."""
+    lists = {"turns": item.turns, "messages": item.messages, "toolCalls": item.tool_calls}
+    parts = {
+        f"$.{name}[{n}]": part for name, all_ in lists.items() for n, part in enumerate(all_ or ())
+    }
+    for path, part in {"$.session": item.session, **parts}.items():
+        for name in _TIMES.intersection(getattr(part, "__struct_fields__", ())):
+            at = getattr(part, name)
+            if at is not None and int(at) in LIKELY_SECONDS:
+                problem = f"is {at}: expected milliseconds, and this is in early 1970"
+                raise InvalidItem("time_in_seconds", f"{path}.{in_camel_case(name)}", problem)
+    for n, call in enumerate(item.tool_calls or ()):
+        if status_word(call) not in {"", *STATUSES}:
+            problem = f"is {shown(call.status)}: expected one of {', '.join(STATUSES)}"
+            path = f"$.toolCalls[{n}].status"
+            raise InvalidItem("tool_call_status_unsupported", path, problem)
+
+
+def status_word(call: ImportToolCall) -> str:
+    """The status of a call as it is looked up in STATUSES; "" if there is none."""
+    return (call.status or "").strip().lower()
 
 
 def read_archived(data: bytes) -> tuple[ArchivedItem, ImportItem]:

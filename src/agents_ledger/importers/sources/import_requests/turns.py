@@ -15,6 +15,7 @@ from agents_ledger.importers.sources.import_requests.records import (
     ImportKey,
     decoded,
     encoded,
+    status_word,
     whole,
 )
 from agents_ledger.importers.sources.import_requests.rules import ROOT, STATUSES, VERSION
@@ -224,7 +225,7 @@ def _ordered(steps: list[ImportStep]) -> list[ImportStep]:
 
 def _status(call: ImportToolCall) -> CallStatus:
     """Our status of a call; if the source's is unknown, by its error and result."""
-    status = STATUSES.get((call.status or "").strip().lower())
+    status = STATUSES.get(status_word(call))
     if status is not None:
         return status
     if call.error:
