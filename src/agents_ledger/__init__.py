@@ -181,7 +181,39 @@ _MODULES = {
     ),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
-__all__ = sorted(_MODULE_OF)  # noqa: PLE0605
+# Written out, because type checkers do not evaluate expressions.
+# fmt: off
+__all__ = [
+    "Action", "Alias", "AliasReason", "Ambiguous", "Answer", "AnswerFunction", "Ask",
+    "AsyncBatch", "AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn", "AsyncQueue", "Batch",
+    "Branch", "Broker", "CallBegun", "CallFinished", "CallItem", "CallStatus", "CallStep",
+    "Chosen", "ChunkResponse", "Claim", "Compacted", "Compaction", "CompactionPlan",
+    "Comparison", "Completed", "Config", "Conflict", "Context", "Counter", "CreatedAs", "Cut",
+    "Damaged", "Destination", "Digest", "DigestSession", "DiskFull", "Embedder", "Engine",
+    "EngineCheck", "EngineError", "EngineEvent", "Event", "EvidenceFinding", "Failed",
+    "FileKind", "Finding", "Finished", "Fix", "Fixes", "Found", "Grant", "HeadMoved",
+    "Headline", "Hit", "ImageItem", "ImportChunk", "ImportItem", "ImportMessage",
+    "ImportRequest", "ImportResponse", "ImportResult", "ImportSession", "ImportToolCall",
+    "ImportTurn", "Interrupted", "Item", "Layer", "Ledger", "LedgerError", "LiveCall",
+    "LiveTurn", "Locked", "Message", "MessageCodeblock", "MessageDone", "MessageFile",
+    "MessageLint", "MessageRole", "MessageSource", "MissingExtra", "MisusedCall", "ModelConfig",
+    "ModelUsage", "Move", "MoveReason", "NameTaken", "NewerLedger", "Node", "NotALedger",
+    "NotFound", "OfferedTool", "OutcomeUnknown", "Passage", "PermissionReview", "Permissions",
+    "Policy", "Problem", "Proposal", "ProviderFormat", "Query", "Queue", "QueueEntry",
+    "QueueLimits", "QueueMode", "QueueStatus", "Queued", "Ranking", "ReadOnly", "Reason",
+    "Recalled", "Refused", "Repair", "Replaced", "Request", "RequestRefused", "ResultItem",
+    "Rollup", "Route", "RunEvent", "SearchFacets", "Session", "SessionStatus", "SessionUsage",
+    "Setting", "Severity", "SmartFork", "Snippet", "Spent", "Started", "Steered",
+    "StoreUnavailable", "Strategy", "Subagent", "Task", "TaskCall", "TaskMessage", "TaskStatus",
+    "TextItem", "TextPiece", "ThinkingItem", "ThinkingPiece", "Thread", "ThreadMatch",
+    "ThreadMatches", "Tool", "ToolCall", "ToolCount", "ToolExample", "ToolExamples",
+    "ToolInvocation", "ToolUsage", "ToolUse", "Touch", "Touched", "TouchedFile", "Tree",
+    "Trigger", "Turn", "TurnFields", "TurnRole", "TurnStatus", "TurnType", "Unreachable",
+    "Usage", "UsageBy", "UsageLine", "UsagePart", "UsageReport", "Used", "Verification",
+    "VisibleTurn", "WrittenFile", "add_strategy", "embedder", "estimate_tokens",
+    "import_schema", "new_id", "now_ms", "offer", "validate",
+]
+# fmt: on
 
 
 def __getattr__(name: str) -> object:

@@ -58,7 +58,13 @@ def test_the_names_that_checkers_see_are_those_that_can_be_imported() -> None:
         for alias in node.names
     }
 
-    assert {name for name, _ in seen} == set(agents_ledger.__all__)
+    assert {name for name, _ in seen} == set(agents_ledger.__all__) == set(agents_ledger._MODULE_OF)
+    lists = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    assert lists == [agents_ledger.__all__]
     for name, module in seen:
         assert getattr(agents_ledger, name) is getattr(importlib.import_module(module or ""), name)
 

@@ -83,6 +83,7 @@ def test_available_tools_are_a_list_of_names(ledger: Ledger, available: Any) -> 
     assert refused.value.hint == 'It is a list of names, as in ["Read", "Bash"].'
 
 
+@pytest.mark.unsound
 def test_stored_grants_in_another_shape_count_as_unchecked(ledger: Ledger, raw: Raw) -> None:
     turn = ledger.record(
         "main", "q", "r", steps=[a_call("X"), a_call("Y")], permissions_granted={"tools": ["*"]}

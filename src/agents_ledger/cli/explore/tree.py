@@ -128,10 +128,11 @@ class Draw:
     def _draw(self, tree: Tree, target_id: str | None) -> None:
         out = self._run.out
         heads = [head for node in tree.nodes for head in node.heads]
+        begun_at = tree.nodes[0].headline.turn.started_at
         facts = [
             humanize.count(tree.turn_count, "turn"),
             humanize.count(len(heads), "session"),
-            f"begun {humanize.age(tree.nodes[0].headline.turn.started_at, self._now)}",
+            f"begun {humanize.age(begun_at, self._now)}" if begun_at else "undated",
         ]
         out.line((" · ".join(facts), "dim"))
         lanes_max = max(LANES_MIN, out.width - HINT_ROOM) // LANE_WIDTH + 1
