@@ -22,7 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from agents_ledger import Ledger, now_ms
-from agents_ledger.ledger.access import Tokens
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from benchmarks import workload
 from benchmarks.busy import Work, session
 from benchmarks.figures import DAY_MS

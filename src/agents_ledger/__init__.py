@@ -107,7 +107,7 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
         Session as Session, SessionStatus as SessionStatus, TaskStatus as TaskStatus,
         Thread as Thread,
     )
-    from agents_ledger.model.tasks import (
+    from agents_ledger.model.agents.tasks import (
         Task as Task, TaskCall as TaskCall, TaskMessage as TaskMessage,
     )
     from agents_ledger.model.text.tokens import (
@@ -173,7 +173,7 @@ _MODULES = {
         "Alias AliasReason CreatedAs EngineCheck Finding Move MoveReason Session SessionStatus "
         "TaskStatus Thread"
     ),
-    "model.tasks": "Task TaskCall TaskMessage",
+    "model.agents.tasks": "Task TaskCall TaskMessage",
     "model.text.tokens": "Counter estimate_tokens",
     "model.turns": (
         "Answer CallStatus FileKind Message MessageCodeblock MessageFile MessageLint MessageRole "

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger, NameTaken, NotFound, Refused, now_ms
-from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.maintenance import copying
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from tests.raw import Raw
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Damaged, Ledger, NotFound, Refused, Turn
-from agents_ledger.ledger.access import Tokens
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from agents_ledger.ledger.maintenance.salvage import Salvaged, salvage
 from agents_ledger.store.salvage.sqlite_records import columns_of
 from agents_ledger.store.text import unescape

@@ -12,7 +12,7 @@ import pytest
 
 from agents_ledger import Compaction, Ledger, Message, Session, ToolCall, Turn, Usage
 from agents_ledger.cli.main import COMMANDS
-from agents_ledger.ledger.access import Tokens
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from agents_ledger.ledger.search import routing
 from agents_ledger.model.installation import settings
 from agents_ledger.model.turns import MessageFile

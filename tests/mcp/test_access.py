@@ -17,7 +17,7 @@ from mcp import Client
 
 from agents_ledger import Ledger, Session
 from agents_ledger.asgi.limits import RateLimits
-from agents_ledger.ledger.access import Tokens
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from agents_ledger.mcp.serving import TOKEN_KEY, http_app, token_of
 from tests.builders import chain
 from tests.mcp.test_mcp import call, connected, refusal, run

@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent, TextResourceContents
 
 from agents_ledger import Ledger, Message, ToolCall
-from agents_ledger.ledger.access import Tokens
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from agents_ledger.mcp.server import build
 from agents_ledger.model.text.quotation import NOTICE
 from tests.builders import chain

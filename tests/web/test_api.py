@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agents_ledger.ledger.access import Tokens
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from tests.waiting import PATIENCE_S
 from tests.web.conftest import Running
 from tests.web.fuzz import fuzz

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger, Message
-from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from agents_ledger.model.access import Token
 from agents_ledger.model.errors import Locked
 from agents_ledger.store.sqlite.engine import SqliteDatabase

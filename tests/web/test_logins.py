@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, expect
 
 from agents_ledger import Ledger
 from agents_ledger.cli.servers.server import Serving
-from agents_ledger.ledger.access import Tokens
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from agents_ledger.model.ids import now_ms
 from agents_ledger.web.logins import LoginLimits, Logins
 from tests.waiting import PATIENCE_S, until

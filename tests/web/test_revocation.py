@@ -11,7 +11,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.asgi.revocation import StreamLease, StreamWatch
-from agents_ledger.ledger.access import Tokens
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from tests.waiting import PATIENCE_S
 
 LEASES = 1000

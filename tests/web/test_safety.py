@@ -15,7 +15,7 @@ import pytest
 from agents_ledger import Ledger, Refused
 from agents_ledger.asgi.limits import ClientBuckets
 from agents_ledger.cli.servers.server import Server, Serving
-from agents_ledger.ledger.access import Tokens
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from agents_ledger.web.security import FORM_MAX, RequestHead, _csrf, csrf_of
 from tests.waiting import PATIENCE_S
 from tests.web.conftest import Running

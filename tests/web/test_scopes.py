@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Session
-from agents_ledger.ledger.access import Tokens
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from tests.web.conftest import Running
 
 POLICY = """

@@ -20,6 +20,7 @@ from agents_ledger.ledger.turns.live import NO_RESPONSE
 from agents_ledger.ledger.turns.live_state import LiveState
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import AnswerFunction, Engine, as_engine
+from agents_ledger.model.agents.tasks import Task, TaskCall, TaskMessage
 from agents_ledger.model.context.compaction import Compaction, Trigger
 from agents_ledger.model.errors import Conflict, OutcomeUnknown
 from agents_ledger.model.imports.requests import (
@@ -35,7 +36,6 @@ from agents_ledger.model.sessions import (
     Session,
     SessionStatus,
 )
-from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
 from agents_ledger.model.text.tokens import Counter, estimate_tokens
 from agents_ledger.model.turns import (
     Answer,

@@ -21,8 +21,8 @@ from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Turn
 
 if TYPE_CHECKING:
-    from agents_ledger.ledger.access import Tokens
     from agents_ledger.ledger.evidence.evidence import Evidence
+    from agents_ledger.ledger.maintenance.access_tokens import Tokens
     from agents_ledger.ledger.maintenance.secrets import Secrets
     from agents_ledger.ledger.projection.import_requests import ImportRequests
     from agents_ledger.ledger.projection.reconcile import Projector
@@ -64,7 +64,7 @@ class Subjects(ReadVerbs):
     @property
     def tokens(self) -> Tokens:
         """Access tokens of the server."""
-        from agents_ledger.ledger.access import Tokens
+        from agents_ledger.ledger.maintenance.access_tokens import Tokens
 
         return Tokens(self._core)
 

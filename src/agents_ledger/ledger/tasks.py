@@ -25,10 +25,7 @@ from agents_ledger.ledger.projection.tasks import (
 from agents_ledger.ledger.projection.turns import stored_turns
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import recording
-from agents_ledger.model.errors import Conflict, NameTaken, NotFound, Refused
-from agents_ledger.model.ids import LATEST_MS, new_id, now_ms
-from agents_ledger.model.sessions import Session, TaskStatus
-from agents_ledger.model.tasks import (
+from agents_ledger.model.agents.tasks import (
     Task,
     TaskCall,
     TaskCallStatus,
@@ -36,6 +33,9 @@ from agents_ledger.model.tasks import (
     TaskMessagePage,
     TaskPage,
 )
+from agents_ledger.model.errors import Conflict, NameTaken, NotFound, Refused
+from agents_ledger.model.ids import LATEST_MS, new_id, now_ms
+from agents_ledger.model.sessions import Session, TaskStatus
 from agents_ledger.store.database import Transaction, Work
 
 Entity = Task | TaskMessage | TaskCall

@@ -19,8 +19,8 @@ from agents_ledger.asgi.bodies import read_body, replay
 from agents_ledger.asgi.limits import ClientBuckets, RateLimits
 from agents_ledger.asgi.read_timeouts import TimedH11Protocol
 from agents_ledger.asgi.revocation import RevocableExchange, StreamLease, StreamWatch
-from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from agents_ledger.mcp.server import build
 from agents_ledger.model.access import Token
 from agents_ledger.model.text.json_limits import JsonLimits, JsonTooLarge, check_json

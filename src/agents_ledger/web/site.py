@@ -21,8 +21,8 @@ from agents_ledger.bus.live_turns import LiveLimits, LiveTurns
 from agents_ledger.importers.background_import import BackgroundImport
 from agents_ledger.importers.discovery import FileSelection, this_home
 from agents_ledger.importers.survey import SourceSurvey, survey
-from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.maintenance.access_tokens import new_secret
 from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.errors import NotFound, ReadOnly, Refused
 from agents_ledger.model.ids import now_ms
@@ -171,7 +171,7 @@ class Site:
         return self.ledger.usage("day", since=latest - YEAR_DAYS * DAY_MS).lines
 
     def heat_map(self, weeks: int) -> charts.HeatMap | None:
-        """The turns of each day, of so many weeks of that year."""
+        """The turns of each day, of a number of weeks of that year."""
         days = self.days() or ()
         return charts.heat_map({line.key: line.spent.turns for line in days if line.key}, weeks)
 

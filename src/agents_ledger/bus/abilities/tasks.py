@@ -12,9 +12,7 @@ from msgspec.structs import asdict
 
 from agents_ledger.bus.ability import COUNT_MAX, PAGE_MAX, Ability, Input, Time
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model.errors import Refused
-from agents_ledger.model.ids import LATEST_MS
-from agents_ledger.model.tasks import (
+from agents_ledger.model.agents.tasks import (
     Task,
     TaskCall,
     TaskCallStatus,
@@ -23,6 +21,8 @@ from agents_ledger.model.tasks import (
     TaskPage,
     TaskRole,
 )
+from agents_ledger.model.errors import Refused
+from agents_ledger.model.ids import LATEST_MS
 
 ID_MAX = 200
 SAVES_MAX = 10_000

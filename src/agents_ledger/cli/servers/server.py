@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from agents_ledger.asgi.limits import AuditLimits, ReadTimeouts
 from agents_ledger.bus.live_turns import LiveLimits
-from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.maintenance.access_tokens import new_secret
 from agents_ledger.model.access import RUN_TOKEN
 from agents_ledger.model.errors import Refused
 from agents_ledger.web.logins import LoginLimits, Logins

@@ -173,7 +173,7 @@ def read_file(path: str, keys: Sequence[PublicKey]) -> list[Checkpoint]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"{path} cannot be read: {error}", "Name a file of checkpoints.") from error
-    found = list(checkpoints_of(text, keys))
-    if not found:
+    checkpoints = list(checkpoints_of(text, keys))
+    if not checkpoints:
         raise Refused(f"{path} has no checkpoints", "They are appended to the file you chose.")
-    return found
+    return checkpoints

@@ -34,9 +34,8 @@ class Evidence:
         every_leaves: int | None = None,
         every_seconds: int | None = None,
     ) -> SignerFile:
-        """From now on take checkpoints when the ledger is closed, after so many leaves, and after
-        so many seconds, and append them to a file or post them to an address. What is None stays
-        as it is."""
+        """From now on take checkpoints when the ledger is closed, after a number of leaves or
+        seconds, and append them to a file or post them to an address. None keeps a setting."""
         return checkpoints.set_up(
             self._core, destination, every_leaves=every_leaves, every_seconds=every_seconds
         )
@@ -74,19 +73,19 @@ def verify(
     """Verify everything, on one snapshot: against the checkpoints of a file, those in the file that
     they are appended to on this machine, and those in the ledger."""
     signer = checkpoints.signer_of(core)
-    known = [*map(PublicKey.parse, keys), *(signer.keys if signer else ())]
+    known_keys = [*map(PublicKey.parse, keys), *(signer.keys if signer else ())]
     identity = core.db.read(checkpoints.ledger_id)
     outside: list[Checkpoint] = []
     if checkpoint_file is not None:
-        outside += _of_ledger(checkpoints.read_file(checkpoint_file, known), identity)
+        outside += _of_ledger(checkpoints.read_file(checkpoint_file, known_keys), identity)
     if signer is not None and signer.destination and Path(signer.destination).is_file():
-        of_file = checkpoints.read_file(signer.destination, known)
+        of_file = checkpoints.read_file(signer.destination, known_keys)
         outside += [checkpoint for checkpoint in of_file if checkpoint.origin == signer.origin]
     sources = Sources(core)
     with core.db.snapshot():
         return core.db.read(
             lambda tx: verification.verify(
-                tx, sources, list(dict.fromkeys([*outside, *checkpoints.kept(tx, known)]))
+                tx, sources, list(dict.fromkeys([*outside, *checkpoints.kept(tx, known_keys)]))
             )
         )
 

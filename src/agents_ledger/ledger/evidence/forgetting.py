@@ -1,5 +1,5 @@
 """Removes what opens the commitments of redacted values, so that nobody can find out by trying what
-they were. Their leaves stay, and what stands there now gets a leaf of its own."""
+they were. Their leaves stay, and what replaces them gets a leaf of its own."""
 
 from __future__ import annotations
 

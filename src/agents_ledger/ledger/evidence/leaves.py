@@ -83,7 +83,7 @@ def _details(message: Message) -> MessageDetails:
 
 
 def _distinct(files: Sequence[MessageFile]) -> list[MessageFile]:
-    """The files that are stored: the same file and line is stored once, as it came first."""
+    """The files that are stored: of files with the same line, the first is stored."""
     first: dict[tuple[object, ...], MessageFile] = {}
     for file in files:
         kind, path, line_start, _ = astuple(file)

@@ -17,7 +17,7 @@ class RedactionEntry(Struct):
 
     at: int
     reason: str
-    values: dict[str, str | None]  # commitments of what stands there now, by label; None: nothing
+    values: dict[str, str | None]  # commitments of what replaces them, by label; None: nothing
 
 
 class PurgeEntry(Struct):

@@ -104,7 +104,7 @@ def _grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 def _read_details(tx: Transaction, turn_ids: Sequence[str]) -> dict[str, dict[str, MessageDetails]]:
     """Files, lints and codeblocks by turn and message."""
-    found: dict[str, dict[str, MessageDetails]] = defaultdict(dict)
+    details: dict[str, dict[str, MessageDetails]] = defaultdict(dict)
     for field, table, columns in (
         ("files", "message_files", FILE),
         ("lints", "message_lints", LINT),
@@ -112,9 +112,9 @@ def _read_details(tx: Transaction, turn_ids: Sequence[str]) -> dict[str, dict[st
     ):
         rows = stored_rows.details(tx, table, columns.all, turn_ids)
         for (turn_id, message_id), group in groupby(rows, key=itemgetter(0, 1)):
-            known = found[turn_id].get(message_id, MessageDetails())
-            found[turn_id][message_id] = known._replace(**{field: [row[2:] for row in group]})
-    return found
+            earlier = details[turn_id].get(message_id, MessageDetails())
+            details[turn_id][message_id] = earlier._replace(**{field: [row[2:] for row in group]})
+    return details
 
 
 def values_of(content: TurnContent) -> dict[str, bytes]:

@@ -74,8 +74,8 @@ class _Verifier:
             self._checked(leaf, lambda leaf: self._check_move(leaf, moves))
         for leaf in by_kind.pop("source", []):
             self._checked(leaf, self._check_block)
-        for others in by_kind.values():
-            for leaf in others:
+        for entries in by_kind.values():
+            for leaf in entries:
                 self._checked(leaf, self._check_entry)
 
     def _checked(self, leaf: StoredLeaf, check: Callable[[StoredLeaf], None]) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from agents_ledger.ledger.turns.live import NO_RESPONSE, PARTIAL, WRITER_DIED
-from agents_ledger.model.tasks import TaskCall, TaskRole
+from agents_ledger.model.agents.tasks import TaskCall, TaskRole
 from agents_ledger.model.turns import CallStatus, Message, ToolCall, Turn, TurnStatus, to_json
 
 VERSION = b"task/1\0"

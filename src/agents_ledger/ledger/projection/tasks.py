@@ -31,9 +31,9 @@ from agents_ledger.ledger.projection.turns import (
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import recording
+from agents_ledger.model.agents.tasks import TaskCall
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.imports.sources import DerivedSession, DerivedTurn
-from agents_ledger.model.tasks import TaskCall
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.text import in_batches
 

@@ -12,7 +12,7 @@ Discrepancy = Literal[
 
 
 class EvidenceFinding(Struct, frozen=True):
-    """Something that is not as it was recorded."""
+    """Something that differs from what was recorded."""
 
     what: Discrepancy  # how it differs
     kind: str  # turn, move, source, leaf, redaction, purge, coverage, key or checkpoint
@@ -24,7 +24,7 @@ class EvidenceFinding(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True, kw_only=True):
-    """What was compared, and what is not as it was recorded."""
+    """What was compared, and what differs from what was recorded."""
 
     size: int  # leaves of the log
     root: str  # of the log, in hexadecimal digits
@@ -38,9 +38,9 @@ class Verification(Struct, frozen=True, kw_only=True):
     covered_since: int | None  # when a ledger from before this was sealed; None: from its beginning
     checkpoints: int  # that agree with the log
     unverified: int  # of them, whose signer's key is not known here
-    findings: tuple[EvidenceFinding, ...]  # what is not as it was recorded
+    findings: tuple[EvidenceFinding, ...]  # what differs from what was recorded
 
     @property
     def holds(self) -> bool:
-        """Whether everything that is covered is as it was recorded."""
+        """Whether everything that is covered equals what was recorded."""
         return not self.findings
