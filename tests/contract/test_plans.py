@@ -90,6 +90,10 @@ LOOKUPS = {
 SALVAGE = queries.remarks("queries/salvage.sql")  # goes through a whole ledger, once
 # Statements that are about everything there is.
 WHOLE = {
+    "all_moves",  # verify reads everything
+    "evidence_coverage",
+    "evidence_removals",
+    "evidence_renames",
     "all_source_files",
     "all_tokens",
     "delete_old_chunks",

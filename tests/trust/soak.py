@@ -54,6 +54,7 @@ JOBS = (
     Job("busy importer", "starvation", "rounds", 100, 6),
     Job("broken histories", "fuzz", "inputs", 100_000, 4_000),
     Job("damaged files", "corruption", "files", 20_000, 400),
+    Job("tampering", "tampering", "manipulations", 5_000, 200),
     Job("abilities", "bus_fuzz", "inputs", 50_000, 2_000),
     Job("kill -9 of brokers", "lines", "kills", 1_000, 24),
     Job("kill -9 of brokers, server", "lines", "kills", 300, 12, "postgres"),

@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from agents_ledger import Ledger, LedgerError
-from agents_ledger.ledger.evidence import canonical
+from agents_ledger.ledger.evidence import canonical, stored_content
 from agents_ledger.ledger.evidence.canonical import Columns
-from agents_ledger.model.evidence.merkle import leaf_hash
+from agents_ledger.store.database import Transaction
 from tests.trust import harness, specimen
 from tests.trust.harness import Options, Outcome
 
@@ -65,6 +65,16 @@ def other(chance: random.Random, value: Any) -> Any:
     letter = chr((ord(value[at]) + 1) % 0x7F or 0x20)
     changed = value[:at] + ("y" if letter == value[at] else letter) + value[at + 1 :]
     return chance.choice((changed, value + " ", value[:-1] or "z"))
+
+
+class _Plain:
+    """As much of a transaction as reading what is covered needs."""
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self._raw = raw
+
+    def execute(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return self._raw.execute(sql, values).fetchall()
 
 
 class Tampering:
@@ -307,18 +317,22 @@ class Tampering:
         return Tampered("two leaves swapped", frozenset((first[1], second[1], "checkpoint")))
 
     def reseal(self) -> Tampered | None:
-        """A turn, changed together with its leaf, by somebody who has read our documentation."""
-        from agents_ledger.ledger.evidence import leaves
-
-        row = self.pick(f"SELECT id FROM turns WHERE id IN ({NATIVE})")
-        assert row
-        self.raw.execute("UPDATE turns SET started_at = started_at - 1 WHERE id = ?", row)
-        forged = leaf_hash(b"forged")
-        self.raw.execute(
-            "UPDATE evidence SET hash = ? WHERE subject = ? AND kind = 'turn'", (forged, row[0])
+        """A turn, changed together with its leaf, as our documentation says how."""
+        row = self.pick(
+            "SELECT e.subject, e.opening, h.session_label, h.changed_at FROM evidence e"
+            " JOIN session_history h ON h.id = e.move_id WHERE e.kind = 'turn'"
         )
-        assert leaves
-        return Tampered("a turn and its leaf", frozenset((row[0],)))
+        assert row
+        turn_id, seed, label, moved_at = row
+        self.raw.execute("UPDATE turns SET started_at = started_at - 1 WHERE id = ?", (turn_id,))
+        turn = stored_content.read_turn(cast(Transaction, _Plain(self.raw)), turn_id)
+        content = canonical.content_hash(turn.content, canonical.seeded(seed))
+        place = turn.place._replace(session_label=label, moved_at=moved_at)
+        self.raw.execute(
+            "UPDATE evidence SET hash = ? WHERE subject = ? AND kind = 'turn'",
+            (canonical.leaf_of_turn(content, place), turn_id),
+        )
+        return Tampered(f"{turn_id} and its leaf", frozenset(("checkpoint",)))
 
     def cut_off(self) -> Tampered | None:
         """The last turns with all that is known of them: only a checkpoint tells."""

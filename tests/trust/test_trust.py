@@ -17,6 +17,7 @@ from tests.trust.fuzz import CARELESS
 from tests.trust.harness import Options, Outcome
 from tests.trust.lines import TWICE
 from tests.trust.server_faults import LAZY
+from tests.trust.tampering import BLIND
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes are forked and killed")
 
@@ -43,6 +44,10 @@ def test_every_io_error_is_told_and_loses_nothing() -> None:
 
 def test_no_restart_of_a_server_loses_what_was_acknowledged() -> None:
     clean(harness.call("server_faults", Options(count=2)), 2)
+
+
+def test_whatever_is_tampered_with_is_named() -> None:
+    clean(harness.call("tampering", Options(count=60)), 60)
 
 
 def test_the_ledger_does_what_dictionaries_do() -> None:
@@ -124,6 +129,7 @@ def test_an_interrupted_call_leaves_the_pool_full_on_a_server(postgres_server: s
         ("lines", Options(count=12, plant=TWICE)),
         ("interrupts", Options(count=300, plant=plants.NO_HOLD)),
         ("corruption", Options(count=20, plant=NO_AUDIT)),
+        ("tampering", Options(count=5, plant=BLIND)),
     ],
     ids=lambda value: value.plant if isinstance(value, Options) else value,
 )

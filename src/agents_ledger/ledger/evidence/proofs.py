@@ -80,7 +80,9 @@ def _leaf(tx: Transaction, kind: str, subject: str) -> StoredLeaf:
 def _included(log: _Log, leaf: StoredLeaf, data: bytes) -> dict[str, Any]:
     if merkle.leaf_hash(data) != leaf.hash:
         raise Damaged(f"{leaf.kind} {leaf.subject} is not what its leaf covers", "Run `verify`.")
-    if not 0 < leaf.position <= len(log.hashes):
+    if leaf.position < 0:
+        raise Conflict(f"{leaf.kind} {leaf.subject} is not sequenced yet", "Retry in a second.")
+    if leaf.position > len(log.hashes):
         raise Conflict(
             f"{leaf.kind} {leaf.subject} is behind the last checkpoint",
             "Take one with `agents-ledger checkpoint`, then retry.",

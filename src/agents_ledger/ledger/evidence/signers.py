@@ -32,6 +32,10 @@ class SignerFile(Struct, kw_only=True):
     every_leaves: int = EVERY_LEAVES
     every_seconds: int = EVERY_SECONDS
 
+    def __repr__(self) -> str:
+        """Without the key, which may end up in a log."""
+        return f"SignerFile({self.origin}, destination={self.destination!r})"
+
     @property
     def origin(self) -> str:
         """The name of the log in its checkpoints, and that of its signer."""
