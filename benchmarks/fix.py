@@ -328,6 +328,10 @@ def _report(way: str, results: Sequence[FixResult], goal: Goal | None) -> Iterat
     ]
     if elsewhere:
         groups[", from other conversations alone"] = elsewhere
+    for name, is_command in ((", a command", True), (", a file tool", False)):
+        groups[name] = [
+            one for one in results if (one.case.episode.fixed_by.shell is not None) is is_command
+        ]
     for agent in sorted({result.case.past.agent for result in results}):
         groups[f", {agent}"] = [result for result in results if result.case.past.agent == agent]
     for name, group in groups.items():

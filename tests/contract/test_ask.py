@@ -123,6 +123,22 @@ def test_equal_fixes_are_counted_and_others_follow_on_the_next_page(ledger: Ledg
     assert rest.next is None
 
 
+def test_the_same_remedy_on_other_files_leaves_room_for_other_remedies(ledger: Ledger) -> None:
+    unread = "File has not been read yet."
+
+    def edit(path: str, *outcome: str | None) -> ToolCall:
+        return ToolCall.of("Edit", {"file_path": path, "old_string": "x"}, *outcome)
+
+    for path in ("/a.py", "/b.py", "/c.py"):
+        read = ToolCall.of("Read", {"file_path": path}, "x")
+        work(ledger, path, edit(path, None, unread), read, edit(path, "ok"))
+    work(ledger, "other", edit("/d.py", None, unread), sh("touch /d.py"), edit("/d.py", "ok"))
+
+    times = {fix.fixed_by.tool_name: fix.times for fix in ledger.fix(unread)}
+
+    assert times == {"Read": 3, "Bash": 1}
+
+
 def test_an_answer_reads_a_bounded_number_of_turns(ledger: Ledger) -> None:
     for number in range(70):
         failing = sh("python run.py", MISSING, MISSING)

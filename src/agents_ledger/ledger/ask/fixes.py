@@ -164,11 +164,19 @@ def _distinct(ordered: Iterable[Episode]) -> list[tuple[Episode, int]]:
     """One episode for each way of fixing, with how often it happened."""
     by_way: dict[tuple[object, ...], tuple[Episode, int]] = {}
     for episode in ordered:
-        call = episode.fixed_by
-        way = (call.tool_name, call.programs or call.paths or call.params_json)
+        way = _way(episode)
         best, times = by_way.get(way, (episode, 0))
         by_way[way] = best, times + 1
     return list(by_way.values())
+
+
+def _way(episode: Episode) -> tuple[object, ...]:
+    """Equal for equal remedies. To read or edit the file of the failed call is one, whatever file
+    that was."""
+    call = episode.fixed_by
+    if call.shell is None and call.paths & episode.failed.paths:
+        return (call.tool_name, "the file of the failed call")
+    return (call.tool_name, call.programs or call.paths or call.params_json)
 
 
 def _fix(episode: Episode, times: int, holder_of: Mapping[str, Holder]) -> Fix:
