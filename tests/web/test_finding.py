@@ -9,6 +9,11 @@ from playwright.sync_api import Page, expect
 from agents_ledger.model.turns import ToolCall
 from tests.web.conftest import Running, Visitor
 
+IN_SIGHT = """mark => {
+  const box = mark.getBoundingClientRect();
+  return document.elementFromPoint(box.x + 4, box.y + 4) === mark;
+}"""
+
 
 def test_matches_are_stepped_through_across_folded_content(
     visitor: Visitor, running: Running
@@ -47,7 +52,9 @@ def test_a_match_above_the_loaded_turns_opens_there(visitor: Visitor, running: R
     page.get_by_role("button", name="Find", exact=True).click()
     page.keyboard.type("jacaranda")
     page.wait_for_url(re.compile("find=jacaranda"))
-    expect(page.locator("article.card mark").first).to_have_text("jacaranda")
+    mark = page.locator("article.card mark").first
+    expect(mark).to_have_text("jacaranda")
+    assert mark.evaluate(IN_SIGHT)  # not below the header or the search
     expect(page.locator(".find-bar output")).to_have_text("1 of 1")
 
 

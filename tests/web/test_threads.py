@@ -113,7 +113,6 @@ def test_the_latest_sessions_stay_beside_the_conversation(
     for label in ("beside-a", "beside-b"):
         running.ledger.record(label, f"Ask {label}", "Answer")
     page = visitor.open("/s/beside-a")
-    page.locator(".rail summary", has_text="Sessions").click()
     others = page.locator(".rail .others")
     expect(others.locator("[aria-current]")).to_contain_text("beside-a")
     others.get_by_role("link", name="beside-b").click()
@@ -122,3 +121,12 @@ def test_the_latest_sessions_stay_beside_the_conversation(
     running.ledger.record("beside-b", "More", "Answer")  # a change of the tree leaves it open
     expect(page.locator(".rail .tree a[data-turn]")).to_have_count(2)
     expect(others.get_by_role("link", name="beside-a")).to_be_visible()
+    page.locator(".rail summary", has_text="Sessions").click()
+    page = visitor.open("/s/beside-a")
+    expect(page.locator("article.card").first).to_be_visible()
+    expect(others).not_to_have_attribute("open", "")  # it was closed
+    page.set_viewport_size({"width": 380, "height": 800})
+    page.evaluate("localStorage.clear()")
+    page = visitor.open("/s/beside-a")
+    expect(page.locator("article.card").first).to_be_visible()
+    expect(others).not_to_have_attribute("open", "")  # there is no room

@@ -5,6 +5,7 @@ import { morphChildren } from "./morph.js";
 import { loadFold, loadMessage, markToCompare, marked, openFolds, reveal } from "./marks.js";
 
 const SCROLL_MS = 1000; // a smooth scroll ends before, also in browsers without the event for it
+const NARROW = 800; // pixels; below, the list would push the inspector away
 const FOLLOW_MS = 120; // the inspector is not loaded for turns that are only passed
 
 export function wireThread() {
@@ -70,12 +71,13 @@ class Thread {
     this.wireOthers();
   }
 
-  /** The list of sessions beside the conversation stays open on the next page. */
+  /** The list of sessions beside the conversation is open where there is room, until it is closed. */
   wireOthers() {
     const fold = $(".rail .others");
     if (!fold) return;
-    fold.open = localStorage.getItem("sessions-beside") === "open";
-    fold.addEventListener("toggle", () => localStorage.setItem("sessions-beside", fold.open ? "open" : ""));
+    fold.open = innerWidth > NARROW && localStorage.getItem("sessions-beside") !== "closed";
+    $("summary", fold).addEventListener("click", () =>
+      localStorage.setItem("sessions-beside", fold.open ? "closed" : "open"));
   }
 
   /** Scroll to the turn that the address names, with the folds around it open. */
