@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from agents_ledger import Ledger, Message
+from agents_ledger import Ledger, Message, Session
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from agents_ledger.model.access import Token
 from agents_ledger.model.errors import Locked
+from agents_ledger.model.reports.usage import SessionUsage, Spent
 from agents_ledger.store.sqlite.engine import SqliteDatabase
 from agents_ledger.web import admission
 from agents_ledger.web.admission import Admission, SharedReads, read_slots
-from agents_ledger.web.caches import RenderCache
+from agents_ledger.web.caches import LONG_DEPTH, RenderCache, SessionUsageCache
 from agents_ledger.web.logins import Logins
 from agents_ledger.web.pages import thread as thread_pages
 from agents_ledger.web.security import TokenDoor
@@ -441,3 +443,23 @@ def test_a_live_turn_is_found_by_its_current_text(ledger: Ledger) -> None:
     turn.respond("done at last")
     assert len(ledger.search("last").hits) == 1
     assert ledger.audit() == ()
+
+
+def test_a_long_thread_is_summed_up_once_until_its_head_moves() -> None:
+    read: list[str] = []
+    spent = SessionUsage(Spent(), Spent(), Spent())
+
+    def usage(labels: list[str]) -> dict[str, SessionUsage]:
+        read.extend(labels)
+        return dict.fromkeys(labels, spent)
+
+    cache = SessionUsageCache(usage)
+    long, short = Session("long", thread_id="a", updated_at=1), Session("short", thread_id="b")
+    lines = [(long, LONG_DEPTH), (short, LONG_DEPTH - 1)]
+    assert set(cache.get(lines)) == set(cache.get(lines)) == {"long", "short"}
+    assert read == ["long", "short", "short"]
+    cache.get([(structs.replace(long, thread_id="c"), LONG_DEPTH + 1)])
+    assert read[3:] == ["long"]
+    cache.clear()
+    cache.get(lines[:1])
+    assert read[4:] == ["long"]

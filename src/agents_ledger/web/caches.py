@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 from markupsafe import Markup
 
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.reports.usage import SessionUsage
+from agents_ledger.model.sessions import Session
 
 T = TypeVar("T")
 
@@ -17,6 +19,9 @@ CHARACTERS_MAX = 32_000_000  # of keys and HTML together
 # An entry may take 1/64 of the cache: a larger one would push out too many others.
 SHARE = 64
 FRESH_MS = 60_000
+LONG_DEPTH = 2000  # turns; summing up fewer takes about a millisecond
+LONG_FRESH_MS = 5 * 60_000
+LONG_SESSIONS_MAX = 1000
 WAIT_S = 0.05  # for a newer value
 WAIT_FIRST_S = 1.0  # for the first value
 STOP_S = 5.0
@@ -60,6 +65,50 @@ class RenderCache:
             while self._characters > self._max:
                 oldest = next(iter(self._entries))
                 self._characters -= len(oldest) + len(self._entries.pop(oldest))
+
+
+class _SummedSession(NamedTuple):
+    at: int
+    head: tuple[str | None, int]
+    usage: SessionUsage
+
+    def is_valid(self, head: tuple[str | None, int], now: int) -> bool:
+        return self.head == head and now - self.at <= LONG_FRESH_MS
+
+
+class SessionUsageCache:
+    """What sessions used. Of a long thread every turn is read for it, so its sum is kept for some
+    minutes while its head stays; a subagent that goes on meanwhile is counted afterwards."""
+
+    def __init__(self, read: Callable[[list[str]], dict[str, SessionUsage]]) -> None:
+        self._read = read
+        self._long: dict[str, _SummedSession] = {}
+        self._lock = threading.Lock()
+
+    def get(self, sessions: Sequence[tuple[Session, int]]) -> dict[str, SessionUsage]:
+        """By label, of sessions with the depths of their threads."""
+        now = now_ms()
+        long = {
+            s.label: (s.thread_id, s.updated_at) for s, depth in sessions if depth >= LONG_DEPTH
+        }
+        with self._lock:
+            known = {
+                label: self._long[label].usage
+                for label, head in long.items()
+                if label in self._long and self._long[label].is_valid(head, now)
+            }
+        read = self._read([s.label for s, _ in sessions if s.label not in known])
+        with self._lock:
+            for label in long.keys() & read.keys():
+                self._long.pop(label, None)
+                self._long[label] = _SummedSession(now, long[label], read[label])
+            while len(self._long) > LONG_SESSIONS_MAX:
+                self._long.pop(next(iter(self._long)))
+        return read | known
+
+    def clear(self) -> None:
+        with self._lock:
+            self._long.clear()
 
 
 class _Computed(NamedTuple):

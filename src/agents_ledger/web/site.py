@@ -37,7 +37,7 @@ from agents_ledger.render.tree_layout import TreeRow
 from agents_ledger.web import formats
 from agents_ledger.web.admission import SharedReads
 from agents_ledger.web.api.change_hub import ChangeHub
-from agents_ledger.web.caches import BackgroundCache, RenderCache
+from agents_ledger.web.caches import BackgroundCache, RenderCache, SessionUsageCache
 from agents_ledger.web.pages import charts
 from agents_ledger.web.pages.cards import Card
 from agents_ledger.web.requests import WebRequest
@@ -90,7 +90,8 @@ class Site:
         self._audited: AuditReport | None = None
         self._auditing: threading.Thread | None = None
         self.background = BackgroundCache()
-        self.imports.on_end.append(self.background.clear)
+        self.session_usage = SessionUsageCache(ledger.session_usage)
+        self.imports.on_end += [self.background.clear, self.session_usage.clear]
         self.rendered = RenderCache()
         # Stands for the reader's CSRF token in cached HTML, which all readers share. Random, so
         # that no text of a conversation can contain it.

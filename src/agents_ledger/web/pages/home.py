@@ -56,7 +56,7 @@ def home(request: WebRequest, site: ThisSite) -> Response[str]:
         running=running_turns(site, request),
         running_of="",
         commands={line.session.label: _command(line) for line in lines},
-        costs=site.ledger.session_usage(line.session.label for line in lines),
+        costs=site.session_usage.get([(line.session, line.depth) for line in lines]),
         spans=_spans(site),
         days_spent=_days_spent(site),
         heat=site.heat_map(HEAT_WEEKS),

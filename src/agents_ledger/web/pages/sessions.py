@@ -57,7 +57,7 @@ def sessions_page(
         after=None if sort else _after(after),
     )
     # Costs are computed from the prices of today, so those of all lines are needed to sort by them.
-    costs = site.ledger.session_usage(line.session.label for line in lines) if sort else {}
+    costs = site.session_usage.get([(line.session, line.depth) for line in lines]) if sort else {}
     if sort:
         lines = _sorted(lines, sort, costs)
     filters = {
@@ -78,7 +78,7 @@ def sessions_page(
         running=running_turns(site, request),
         running_of="",
         commands=None,
-        costs=costs or site.ledger.session_usage(line.session.label for line in lines),
+        costs=costs or site.session_usage.get([(line.session, line.depth) for line in lines]),
         sorted_max=SORTED_MAX,
         has_filters=has_filters,
         filters=filters,

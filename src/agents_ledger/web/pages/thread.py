@@ -179,7 +179,9 @@ def _head_values(
         title=names[session.label].name if session else _title_of_turn(site, thread),
         tree_sessions=tree_sessions,
         names=names,
-        usage=site.ledger.session_usage([session.label]).get(session.label) if session else None,
+        usage=site.session_usage.get([(session, thread.depth)]).get(session.label)
+        if session
+        else None,
         commands=commands,
         can_open_terminal=len(commands) > 1 and can_open_terminal(request),
         is_gone=bool(session and session.created_as == "import" and _is_gone(site, thread.turn_id)),
