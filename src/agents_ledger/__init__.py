@@ -102,7 +102,8 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
         UsageReport as UsageReport,
     )
     from agents_ledger.model.sessions import (
-        Alias as Alias, AliasReason as AliasReason, CreatedAs as CreatedAs,
+        Alias as Alias, AliasReason as AliasReason, Annotations as Annotations,
+        CreatedAs as CreatedAs,
         EngineCheck as EngineCheck, Finding as Finding, Move as Move, MoveReason as MoveReason,
         Session as Session, SessionStatus as SessionStatus, TaskStatus as TaskStatus,
         Thread as Thread,
@@ -170,8 +171,8 @@ _MODULES = {
         "ModelUsage SessionUsage Spent ToolUsage UsageBy UsageLine UsagePart UsageReport"
     ),
     "model.sessions": (
-        "Alias AliasReason CreatedAs EngineCheck Finding Move MoveReason Session SessionStatus "
-        "TaskStatus Thread"
+        "Alias AliasReason Annotations CreatedAs EngineCheck Finding Move MoveReason Session "
+        "SessionStatus TaskStatus Thread"
     ),
     "model.agents.tasks": "Task TaskCall TaskMessage",
     "model.text.tokens": "Counter estimate_tokens",
@@ -184,8 +185,8 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 # Written out, because type checkers do not evaluate expressions.
 # fmt: off
 __all__ = [
-    "Action", "Alias", "AliasReason", "Ambiguous", "Answer", "AnswerFunction", "Ask",
-    "AsyncBatch", "AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn", "AsyncQueue", "Batch",
+    "Action", "Alias", "AliasReason", "Ambiguous", "Annotations", "Answer", "AnswerFunction",
+    "Ask", "AsyncBatch", "AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn", "AsyncQueue", "Batch",
     "Branch", "Broker", "CallBegun", "CallFinished", "CallItem", "CallStatus", "CallStep",
     "Chosen", "ChunkResponse", "Claim", "Compacted", "Compaction", "CompactionPlan",
     "Comparison", "Completed", "Config", "Conflict", "Context", "Counter", "CreatedAs", "Cut",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +14,10 @@ from agents_ledger import (
     MessageFile,
     MessageLint,
     Refused,
+    Strategy,
     ToolCall,
+    add_strategy,
+    offer,
 )
 
 EMPTY: list[tuple[Any, Any]] = [
@@ -85,3 +89,42 @@ def test_a_turn_may_lack_any_part_but_not_all(ledger: Ledger) -> None:
 
     assert ledger.thread("main").depth == 5
     assert ledger.audit() == ()
+
+
+WRONG_CALLS: dict[str, Callable[[Ledger], object]] = {
+    "limit is 'x'": lambda ledger: ledger.sessions(limit="x"),  # type: ignore[arg-type]
+    "limit is 0": lambda ledger: ledger.sessions(limit=0),
+    "after is 'zz'": lambda ledger: ledger.sessions(after="zz"),  # type: ignore[arg-type]
+    "depth is '1'": lambda ledger: ledger.ancestor_at("main", "1"),  # type: ignore[arg-type]
+    "last is -1": lambda ledger: ledger.context("main", last=-1),
+    "budget is 0": lambda ledger: ledger.context("main", budget=0),
+    "count is 5": lambda ledger: ledger.context("main", count=5),  # type: ignore[arg-type]
+    "budget is '50'": lambda ledger: ledger.compact("main", strategy=WINDOW, budget="50"),  # type: ignore[arg-type]
+    "budget is -1": lambda ledger: ledger.plan_compaction("main", strategy=WINDOW, budget=-1),
+    "window is -4": lambda ledger: ledger.compaction_due("main", window=-4),
+    "every is 0": lambda ledger: ledger.compaction_due("main", every=0),
+    "turn_ids is 'nosuch'": lambda ledger: ledger.headlines("nosuch"),
+    "a tool is a function, not 5": lambda _: offer(5),  # type: ignore[arg-type]
+}
+WINDOW = "sliding_window"
+
+
+@pytest.mark.parametrize("problem", WRONG_CALLS)
+def test_a_wrong_argument_is_named(ledger: Ledger, problem: str) -> None:
+    ledger.record("main", "q", "r")
+
+    with pytest.raises(Refused) as refused:
+        WRONG_CALLS[problem](ledger)
+
+    assert str(refused.value) == problem
+
+
+def test_a_strategy_that_chooses_nothing_is_named(ledger: Ledger) -> None:
+    for _ in range(3):
+        ledger.record("main", "q" * 100, "r")
+    add_strategy(Strategy("numbered", lambda turns, room: 5))  # type: ignore[arg-type,return-value]
+
+    with pytest.raises(Refused, match="strategy 'numbered' returned 5") as refused:
+        ledger.compact("main", strategy="numbered", budget=10)
+
+    assert refused.value.hint == "Return a Chosen."

@@ -301,7 +301,7 @@ def test_what_cannot_be_changed_of_a_session_is_refused(ledger: Ledger, raw: Raw
     with pytest.raises(Refused, match="'thread_id' cannot be changed here"):
         ledger.update_session("main", thread_id="x")
     with pytest.raises(Refused, match="'colour' cannot be changed here"):
-        ledger.annotate("main", colour="blue")
+        ledger.annotate("main", colour="blue")  # type: ignore[call-arg]
     with pytest.raises(Refused, match="task_status is 'dreaming'"):
         ledger.update_session("main", task_status="dreaming")
     with pytest.raises(Refused):

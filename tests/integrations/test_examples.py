@@ -36,7 +36,7 @@ def test_the_example_runs(address: str, name: str, capsys: pytest.CaptureFixture
         {"model": make(), "add": adding()},
     )
 
-    assert capsys.readouterr().out.strip() in ("[]", "It is 3.", "1")
+    assert capsys.readouterr().out.strip() in ("[]", "It is 3.", "2")
     with Ledger.open(address) as ledger:
         assert ledger.audit() == ()
 

@@ -49,6 +49,8 @@ def offer(
 
     A function that is not a coroutine runs in a thread.
     """
+    if not callable(function):
+        raise Refused(f"a tool is a function, not {function!r:.80}")
     schema = parameters if parameters is not None else _schema(function)
 
     async def run(invocation: ToolInvocation) -> object:

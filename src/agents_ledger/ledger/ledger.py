@@ -33,6 +33,7 @@ from agents_ledger.model.reports.routing import SmartFork
 from agents_ledger.model.sessions import (
     Alias,
     AliasReason,
+    Annotations,
     Session,
     SessionStatus,
 )
@@ -243,9 +244,9 @@ class Ledger(Subjects):
         origin_session_id."""
         return self._write(lambda tx: heads.update(tx, key, changes))
 
-    def annotate(self, key: str, **changes: Any) -> Session:
+    def annotate(self, key: str, **changes: Unpack[Annotations]) -> Session:
         """Change a session's title, starred or note, which are not part of the record."""
-        return self._write(lambda tx: heads.annotate(tx, key, changes))
+        return self._write(lambda tx: heads.annotate(tx, key, {**changes}))
 
     # -- names and history --------------------------------------------------------------------
 

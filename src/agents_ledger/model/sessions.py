@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypedDict
 
 from msgspec import Struct
 
@@ -18,6 +18,14 @@ MoveReason = Literal[
 ]
 DEFAULT_PERSONA = "main"
 NATIVE = "native"  # the origin of sessions that were not imported
+
+
+class Annotations(TypedDict, total=False):
+    """People's words about a session, which are not part of the record."""
+
+    title: str | None
+    starred: bool
+    note: str | None
 
 
 class Session(Struct, frozen=True):

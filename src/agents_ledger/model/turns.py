@@ -108,6 +108,12 @@ def check_time(at: object, name: str, latest: int = LATEST_MS) -> None:
         )
 
 
+def check_number(value: object, name: str, least: int = 0) -> None:
+    """Refuse what is no whole number, or less than `least`."""
+    if type(value) is not int or value < least:
+        raise Refused(f"{name} is {value!r:.80}", f"It is a whole number, {least} or more.")
+
+
 def check_limit(limit: object, most: int) -> None:
     """Refuse a number of results that is not between 1 and `most`."""
     if type(limit) is not int or not 1 <= limit <= most:

@@ -154,7 +154,8 @@ def note(
         raise click.UsageError("Give --title, --text, --star or --no-star.")
     with run.writing() as ledger:
         label = ledger.lookup(session)
-        changed = ledger.annotate(label, **{k: None if v == "" else v for k, v in changes.items()})
+        cleared: dict[str, Any] = {k: None if v == "" else v for k, v in changes.items()}
+        changed = ledger.annotate(label, **cleared)
     notes = ["starred" if changed.starred else "", changed.title or "", changed.note or ""]
     _print_session(run, changed, "  " + " · ".join(filter(None, notes)))
 

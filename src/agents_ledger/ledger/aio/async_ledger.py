@@ -30,6 +30,7 @@ from agents_ledger.model.reports.routing import SmartFork
 from agents_ledger.model.sessions import (
     Alias,
     AliasReason,
+    Annotations,
     Session,
     SessionStatus,
 )
@@ -244,9 +245,9 @@ class AsyncLedger(AsyncReadVerbs):
         origin_session_id."""
         return await self._write(lambda tx: heads.update(tx, key, changes))
 
-    async def annotate(self, key: str, **changes: Any) -> Session:
+    async def annotate(self, key: str, **changes: Unpack[Annotations]) -> Session:
         """Change a session's title, starred or note, which are not part of the record."""
-        return await self._write(lambda tx: heads.annotate(tx, key, changes))
+        return await self._write(lambda tx: heads.annotate(tx, key, {**changes}))
 
     # -- names and history --------------------------------------------------------------------
 

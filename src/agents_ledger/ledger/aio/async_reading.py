@@ -16,6 +16,7 @@ from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.context.compaction import Compaction, CompactionPlan, Trigger
+from agents_ledger.model.errors import Refused
 from agents_ledger.model.evidence.verification import Verification
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.ask import Fixes, Recalled, ToolExamples
@@ -183,6 +184,8 @@ class AsyncReadVerbs(AsyncFace):
         """One line for each turn: a short id and the start of its first message."""
         from agents_ledger.ledger.reports import trees
 
+        if isinstance(turn_ids, str):
+            raise Refused(f"turn_ids is {turn_ids!r:.80}", "It is a list of turn ids.")
         ids = tuple(turn_ids)
         return await self._read(lambda tx: trees.headlines(tx, ids))
 

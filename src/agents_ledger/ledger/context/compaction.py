@@ -41,8 +41,8 @@ from agents_ledger.model.errors import (
     Refused,
 )
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.text.tokens import Counter, estimate_tokens
-from agents_ledger.model.turns import Turn, Usage
+from agents_ledger.model.text.tokens import Counter, check_counter, estimate_tokens
+from agents_ledger.model.turns import Turn, Usage, check_number
 from agents_ledger.store.database import Transaction, Work
 
 if TYPE_CHECKING:
@@ -133,6 +133,9 @@ def draft(tx: Transaction, request: CompactionRequest) -> CompactionDraft:
     if request.trigger not in get_args(Trigger):
         triggers = ", ".join(get_args(Trigger))
         raise Refused(f"there is no trigger {request.trigger!r}", f"Choose one of {triggers}.")
+    if request.budget is not None:
+        check_number(request.budget, "budget", 1)
+    check_counter(request.count)
     session = heads.get(tx, request.session)
     head = session.thread_id
     if head is None:
@@ -196,6 +199,8 @@ def _chosen(
         VisibleTurn(str(t.turn_id), t.tokens, text) for t, text in zip(turns, texts, strict=True)
     ]
     chosen = strategy.choose(seen, max(room, 0)) if seen else Chosen(0)
+    if not isinstance(chosen, Chosen):
+        raise Refused(f"strategy {strategy.name!r} returned {chosen!r:.80}", "Return a Chosen.")
     if not 0 <= chosen.first <= len(turns) or any(not 0 <= n < chosen.first for n in chosen.picked):
         raise Refused(f"strategy {strategy.name!r} chose turns that do not exist: {chosen}")
     first = chosen.first
@@ -208,6 +213,9 @@ def due(
     tx: Transaction, target: str, *, window: int | None, every: int | None, count: Counter
 ) -> Trigger | None:
     """Why a thread should be compacted now, or None; see Ledger.compaction_due."""
+    for name, number in (("window", window), ("every", every)):
+        if number is not None:
+            check_number(number, name, 1)
     turn_id = threads.resolve(tx, target)
     if turn_id is None:
         return None

@@ -14,8 +14,13 @@ from msgspec import Struct
 from agents_ledger.ledger.turns import recording, threads
 from agents_ledger.model.context.items import Cut, Item, Part, Problem, Repair
 from agents_ledger.model.errors import NotFound, Refused
-from agents_ledger.model.text.tokens import LAST_TURNS, Counter, estimate_tokens
-from agents_ledger.model.turns import Message, Query
+from agents_ledger.model.text.tokens import (
+    LAST_TURNS,
+    Counter,
+    check_counter,
+    estimate_tokens,
+)
+from agents_ledger.model.turns import Message, Query, check_number
 from agents_ledger.store.database import Transaction
 
 if TYPE_CHECKING:
@@ -102,11 +107,10 @@ def context(
     count: Counter = estimate_tokens,
 ) -> Context:
     """The context of a target; see Ledger.context."""
-    for name, number in (("budget", budget), ("last", last)):
-        if number is not None and type(number) is not int:
-            raise Refused(f"{name} is {number!r:.80}", "It is a whole number.")
-    if (budget is not None and budget < 1) or last < 0:
-        raise Refused(f"a budget of {budget} tokens with the last {last} turns cannot be kept")
+    if budget is not None:
+        check_number(budget, "budget", 1)
+    check_number(last, "last")
+    check_counter(count)
     new_query = tuple(map(recording.checked_step, recording.messages_of(query or ())))
     if before:
         turn = threads.turn(tx, target)

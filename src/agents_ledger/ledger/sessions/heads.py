@@ -21,7 +21,7 @@ from agents_ledger.model.sessions import (
     SessionStatus,
     TaskStatus,
 )
-from agents_ledger.model.turns import check_text
+from agents_ledger.model.turns import check_number, check_text
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_session
 
@@ -367,6 +367,9 @@ def list_(
     after: Session | None,
 ) -> tuple[Session, ...]:
     """Sessions, latest first; see Ledger.sessions."""
+    check_number(limit, "limit", 1)
+    if after is not None and not isinstance(after, Session):
+        raise Refused(f"after is {after!r:.80}", "Pass the last Session of the page before.")
     rows = tx.run(
         "list_sessions",
         status=status,

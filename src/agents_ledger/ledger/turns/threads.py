@@ -13,7 +13,7 @@ from agents_ledger.model.agents import config as configs
 from agents_ledger.model.context.compaction import Compaction
 from agents_ledger.model.errors import Ambiguous, NameTaken, NotFound, Refused
 from agents_ledger.model.sessions import Thread
-from agents_ledger.model.turns import Turn, Usage, check_text
+from agents_ledger.model.turns import Turn, Usage, check_number, check_text
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_compaction, to_turn
 
@@ -310,6 +310,7 @@ def ancestry(tx: Transaction, target: str) -> tuple[str, ...]:
 
 def ancestor_at(tx: Transaction, target: str, depth: int) -> str | None:
     """The turn of a thread at a depth; None above its root and below its head."""
+    check_number(depth, "depth")
     return above(tx, resolve(tx, target), depth)
 
 

@@ -10,11 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from agents_ledger.model.errors import Refused
+
 BYTES_PER_TOKEN = 3
 # Never cut for a budget, unless the caller says otherwise.
 LAST_TURNS = 3
 
 Counter = Callable[[str], int]
+
+
+def check_counter(count: object) -> None:
+    """Refuse what does not count tokens."""
+    if not callable(count):
+        raise Refused(f"count is {count!r:.80}", "It is a function from a text to its tokens.")
 
 
 def estimate_tokens(text: str | None) -> int:
