@@ -70,8 +70,9 @@ class Ran(NamedTuple):
     peak: int  # bytes of memory
 
 
-def _run(command: Sequence[str], home: Path) -> Ran:
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+def ran(command: Sequence[str], home: Path, source: Path = ROOT / "src") -> Ran:
+    """What a command takes, with the sources of this tree or another."""
+    paths = os.pathsep.join([str(source), str(ROOT)])
     own = {"HOME": str(home), "AGENTSVIEW_NO_DAEMON": "1", "PYTHONPATH": paths}
     own["PYTHONDONTWRITEBYTECODE"] = ""  # an installed program is compiled once
     start = time.perf_counter()
@@ -163,8 +164,8 @@ def _both(folder: Path, home: Path, files: Sequence[Path], given: int) -> Iterat
     for _ in range(ROUNDS):
         _forget(folder, home)
         for name, command in commands.items():
-            first[name].append(_run(command, home))
-            again[name].append(_run(command, home))
+            first[name].append(ran(command, home))
+            again[name].append(ran(command, home))
     mine, mine_again = first.pop("agents-ledger"), again.pop("agents-ledger")
     for name, theirs in first.items():
         goal = Goal(">=", 1) if name in GOALS else None
@@ -202,8 +203,8 @@ def _rendering(folder: Path, home: Path) -> Iterator[Line]:
     theirs: list[Ran] = []
     for _ in range(RENDERINGS):
         _forget(folder, home)
-        mine.append(_run(ours, home))
-        theirs.append(_run([*log, "-o", str(folder / "html")], home))
+        mine.append(ran(ours, home))
+        theirs.append(ran([*log, "-o", str(folder / "html")], home))
     yield from _against("import / claude-code-log", mine, theirs, given, Goal(">=", 10))
 
 

@@ -20,15 +20,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 from agents_ledger.ledger.maintenance import copying
 from benchmarks import against, workload
+from benchmarks.earlier import BEFORE, HERE, earlier_source
 from benchmarks.measure import Goal, Line, Side, Took, interleaved, rate, timed
 from benchmarks.workload import Statement
 from benchmarks.writers import Ours, Work
 
 ROUNDS = 3
-BEFORE = "1ae75151"  # turns took 17 round trips, and each writer a transaction
 SESSIONS = 64
 PROCESSES = 4
-HERE = Path(__file__).parent.parent
 
 
 class Order(NamedTuple):
@@ -165,14 +164,10 @@ def before(folder: Path) -> Iterator[Line]:
 
 def _beside_before(server: str, tree: Path) -> Iterator[Line]:
     """Every order in both trees in turns, each on a fresh ledger."""
-    tree.mkdir(exist_ok=True)
-    archive = subprocess.run(
-        ["git", "archive", BEFORE, "src"], check=False, cwd=HERE, stdout=subprocess.PIPE
-    )
-    if archive.returncode:
+    source = earlier_source(tree)
+    if source is None:
         yield Line(f"beside {BEFORE}", "not measured: this clone does not have it", rounds=0)
         return
-    subprocess.run(["tar", "-x", "-C", tree], input=archive.stdout, check=True)
     made: list[str] = []
 
     def side(source: Path, order: Order) -> Took:
@@ -183,7 +178,7 @@ def _beside_before(server: str, tree: Path) -> Iterator[Line]:
     try:
         for order in ORDERS:
             sides = {"now": partial(side, HERE / "src", order)}
-            sides["before"] = partial(side, tree / "src", order)
+            sides["before"] = partial(side, source, order)
             found = interleaved(sides, ROUNDS)
             name = f"PostgreSQL, {order.name} / at {BEFORE}"
             yield rate(name, found["now"], found["before"], "wall", Goal(">=", order.least))
