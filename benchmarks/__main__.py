@@ -76,6 +76,7 @@ PARTS = {
     "importing": Part("Importing", importing.importing),
     "large_import": Part("Importing a gigabyte", large_import.large_import),
     "ways": Part("Peers: at once and step by step, at first and again", against.ways),
+    "contexts": Part("Peers: the context of a thread, at first and again", against.contexts),
     "crowds": Part("Peers: 64 sessions at once", against.crowds),
     "servers": Part("Peers on PostgreSQL", postgres.servers),
     "durability": Part("Peers at the same durability", against.durability),

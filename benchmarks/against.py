@@ -26,6 +26,7 @@ BUDGET = 60.0  # seconds for one step of one peer
 ENOUGH = 15.0  # after which a step is not measured once more
 OURS = "agents-ledger"
 LIVE = "agents-ledger, a live turn"
+IN_FIVE = "agents-ledger, a live turn in 5 commits"
 FOR_RUNNER = "agents-ledger, LedgerSession"
 FORGETFUL = "agents-ledger, nothing remembered"
 BY_HAND = "agents-ledger, by hand"  # its rows without it: no ids, checks, hash, locks, word index
@@ -293,6 +294,7 @@ class Pair(NamedTuple):
 PAIRS = (
     Pair("append in one commit, record() / one add_items()", "append", OURS, AT_ONCE, {"cpu": 2}),
     Pair("append in 8 commits, a live turn / 5 by its Runner", "append", LIVE, OPENAI),
+    Pair("append in 5 commits, a live turn / 5 by its Runner", "append", IN_FIVE, OPENAI),
     Pair("append in 5 by its Runner, LedgerSession / SQLiteSession", "append", FOR_RUNNER, OPENAI),
     Pair("append, record() / 5 commits by its Runner", "append", OURS, OPENAI, {"cpu": 2}),
     Pair("last 20, nothing remembered / SQLiteSession", "last 20", FORGETFUL, OPENAI, {"wall": 3}),
@@ -309,7 +311,7 @@ def ways(folder: Path) -> Iterator[Line]:
         yield missing
         return
     length = LENGTHS[-1]
-    with opened(folder, (LIVE, FOR_RUNNER, FORGETFUL, BY_HAND, OPENAI, AT_ONCE)) as sides:
+    with opened(folder, (LIVE, IN_FIVE, FOR_RUNNER, FORGETFUL, BY_HAND, OPENAI, AT_ONCE)) as sides:
         for side in sides.values():
             side.grow(length)
         whats = {pair.what for pair in PAIRS}
@@ -319,11 +321,44 @@ def ways(folder: Path) -> Iterator[Line]:
             if over := ours.over or theirs.over:
                 yield Line(pair.title, "", over, rounds=0)
                 continue
-            took = list(zip(ours.took[pair.what], theirs.took[pair.what], strict=False))
-            for clock in CLOCKS:
-                least = pair.goals.get(clock)
-                goal = None if least is None else Goal(">=", least)
-                yield rate(pair.title, [t[0] for t in took], [t[1] for t in took], clock, goal)
+            yield from _paired(pair.title, pair, ours, theirs)
+
+
+def _paired(title: str, pair: Pair, ours: Side, theirs: Side) -> Iterator[Line]:
+    took = list(zip(ours.took[pair.what], theirs.took[pair.what], strict=False))
+    for clock in CLOCKS:
+        least = pair.goals.get(clock)
+        goal = None if least is None else Goal(">=", least)
+        yield rate(title, [t[0] for t in took], [t[1] for t in took], clock, goal)
+
+
+CONTEXTS = (
+    Pair("first context", "context", FORGETFUL, OPENAI, {"cpu": 1}),
+    Pair("context again", "context", OURS, OPENAI, {"cpu": 5}),
+    Pair("thread()", "whole", FORGETFUL, OPENAI, {"cpu": 2}),
+)
+
+
+def contexts(folder: Path) -> Iterator[Line]:
+    """What an agent reads at its start: the context as messages, at first and again."""
+    if missing := _missing():
+        yield missing
+        return
+    with opened(folder, (FORGETFUL, OPENAI)) as sides:
+        for length in (20, 200, 2_000):
+            times = max(1, 200 // length)
+            for side in sides.values():
+                side.grow(length)
+                side.begin()
+                side.ask("context", session=SESSION, times=1)
+            whats = ("context", "whole")
+            orders = [Step(what, what, {"session": SESSION, "times": times}) for what in whats]
+            in_turns(list(sides.values()), orders, ROUNDS)
+            for pair in CONTEXTS:
+                ours, theirs = sides[pair.ours], sides[pair.theirs]
+                yield from _paired(
+                    f"{pair.title} / get_items(), {length:,} turns", pair, ours, theirs
+                )
 
 
 def crowds(folder: Path) -> Iterator[Line]:

@@ -63,6 +63,10 @@ class LedgerStore:
         turns = self._ledger.thread(session).turns
         return sum(len(turn.messages) + 2 * len(turn.tool_calls) for turn in turns)
 
+    async def context(self, session: str) -> int:
+        """The whole history as messages for a model, as SQLiteSession's get_items()."""
+        return len(self._ledger.context(session).as_openai()["messages"])
+
     async def fork(self, session: str) -> None:
         self._ledger.fork(session)
 
@@ -83,14 +87,38 @@ class Live(LedgerStore):
             turn.respond(exchange.response, usage=USAGE)
 
 
+class InFive(LedgerStore):
+    """The same in five commits: each outcome with the next call, the last with the answer."""
+
+    async def append(self, session: str, exchange: Exchange) -> None:
+        with self._ledger.turn(session, exchange.query) as turn:
+            finished: list[ToolCall] = []
+            for number, each in enumerate(exchange.calls):
+                call = ToolCall(each.name, each.params, status="running", id=f"call_{number}")
+                turn.add(*finished, call)
+                finished = [ToolCall(each.name, each.params, each.result, id=call.id)]
+            turn.respond(exchange.response, steps=finished, usage=USAGE)
+
+
 class Forgetful(LedgerStore):
     """Each read is the first of its process."""
 
     async def last(self, session: str, count: int) -> int:
-        known = self._ledger._core.db._known  # type: ignore[attr-defined]
-        known._values.clear()
-        known._letters = 0
+        self._forget()
         return await super().last(session, count)
+
+    async def whole(self, session: str) -> int:
+        self._forget()
+        return await super().whole(session)
+
+    async def context(self, session: str) -> int:
+        self._forget()
+        return await super().context(session)
+
+    def _forget(self) -> None:
+        cache = self._ledger._core.db._cache  # type: ignore[attr-defined]
+        cache._values.clear()
+        cache._letters = 0
 
 
 class ByHand(LedgerStore):

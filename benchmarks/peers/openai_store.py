@@ -49,6 +49,9 @@ class Plain:
     async def whole(self, session: str) -> int:
         return len(await self._session(session).get_items())
 
+    async def context(self, session: str) -> int:
+        return await self.whole(session)
+
     async def fork(self, session: str) -> None:
         raise NotImplementedError
 

@@ -44,6 +44,9 @@ class Store(Protocol):
     async def whole(self, session: str) -> int:
         """Read the whole history; how many pieces came."""
 
+    async def context(self, session: str) -> int:
+        """Read the whole history as a model is shown it; how many messages came."""
+
     async def fork(self, session: str) -> None:
         """Go on from the last exchange on another branch; else NotImplementedError."""
 

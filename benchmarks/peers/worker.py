@@ -24,6 +24,7 @@ from benchmarks.peers.port import Exchange, Store
 STORES = {
     "agents-ledger": "ledger_store:LedgerStore",
     "agents-ledger, a live turn": "ledger_store:Live",
+    "agents-ledger, a live turn in 5 commits": "ledger_store:InFive",
     "agents-ledger, LedgerSession": "ledger_store:ForRunner",
     "agents-ledger, nothing remembered": "ledger_store:Forgetful",
     "agents-ledger, by hand": "ledger_store:ByHand",
@@ -118,6 +119,14 @@ class Worker:
             for _ in range(times):
                 pieces = await self._store.whole(session)
                 assert pieces >= self._lengths[session] * PIECES - 1, pieces
+
+        return await _timed(work, times)
+
+    async def context(self, session: str, times: int) -> dict[str, Any]:
+        async def work() -> None:
+            for _ in range(times):
+                messages = await self._store.context(session)
+                assert messages >= self._lengths[session] * PIECES - 1, messages
 
         return await _timed(work, times)
 
