@@ -118,7 +118,7 @@ class Forgetful(LedgerStore):
     def _forget(self) -> None:
         cache = self._ledger._core.db._cache  # type: ignore[attr-defined]
         cache._values.clear()
-        cache._letters = 0
+        cache._length = 0
 
 
 class ByHand(LedgerStore):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -50,6 +51,8 @@ _decode = msgspec.json.Decoder().decode
 
 def sound(text: str) -> str:
     """The text without lone surrogates, which no provider accepts."""
+    if text.isascii():
+        return text
     try:
         text.encode()  # several times as fast as replacing nothing
     except UnicodeEncodeError:
@@ -113,24 +116,20 @@ class _Walk:
         self.part = part
         self.items: list[Item] = []
         self._open: list[tuple[str, ToolCall]] = []
-        called = {call.id for call in turn.tool_calls}
-        self._answers = {
-            message.tool_call_id: message.content
-            for message in turn.messages
-            if message.role == "tool" and message.tool_call_id in called
-        }
-        self._asked = {message.id for message in turn.query}
+        self._answers = _answers(turn)
         self._awaited = set(self._answers)  # calls whose result messages are still to come
         for step in turn.steps:
             if isinstance(step, ToolCall):
                 self._call(step)
-            elif step.role == "tool" and step.tool_call_id in called:
+            elif step.role == "tool" and step.tool_call_id in self._answers:
                 # The result is shown directly after its call.
                 self._awaited.discard(step.tool_call_id)
             elif not (self._await_results() and _is_blank(step)):
-                self._close()
+                if self._open:
+                    self._close()
                 self._message(step)
-        self._close()
+        if self._open:
+            self._close()
 
     def _message(self, message: Message) -> None:
         if message.role == "assistant":
@@ -145,7 +144,7 @@ class _Walk:
         elif message.role == "tool":
             self._text("user", f"{NO_CALL}\n{message.content or NO_OUTPUT}")
             self.row.repairs.append(Repair(self.turn.id, "result without a call", message.id))
-        elif message.id in self._asked and message.content:
+        elif message.content and message in self.turn.query:
             self._text("user", f"{SYSTEM}\n{message.content}")
 
     def _placed(self, image: ImageItem) -> ImageItem:
@@ -179,7 +178,9 @@ class _Walk:
                 self._close()
         call_id = self.row.call_id(call)
         params = _params(call.params_json)
-        self.items.append(CallItem(call_id, _tool_name(call), params, self.turn.id, self.part))
+        self.items.append(
+            CallItem(call_id, _tool_name(call.tool_name), params, self.turn.id, self.part)
+        )
         self._open.append((call_id, call))
 
     def _await_results(self) -> bool:
@@ -192,6 +193,8 @@ class _Walk:
         self._open.clear()
 
     def _result(self, call_id: str, call: ToolCall) -> ResultItem:
+        if call.status == "completed" and call.result_json and _is_plain(call.result_json):
+            return ResultItem(call_id, sound(call.result_json), False, (), self.turn.id, self.part)
         text, pictures = _shown(call)
         text = text or self._answers.get(call.id) or ""
         failed = call.status != "completed"
@@ -212,13 +215,27 @@ def _signer(turn: Turn) -> str | None:
     return "anthropic" if "claude" in (turn.model or "") else None
 
 
+def _answers(turn: Turn) -> dict[str | None, str | None]:
+    """The results that came as messages, by call."""
+    results = [message for message in turn.messages if message.role == "tool"]
+    if not results:
+        return {}
+    called = {call.id for call in turn.tool_calls}
+    return {
+        message.tool_call_id: message.content
+        for message in results
+        if message.tool_call_id in called
+    }
+
+
 def _is_blank(message: Message) -> bool:
     """Whether this is an assistant's message that holds nothing but its calls."""
     return message.role == "assistant" and not message.content and not message.thinking
 
 
-def _tool_name(call: ToolCall) -> str:
-    return REFUSED_IN_NAMES.sub("_", call.tool_name)[:NAME_MAX]
+@lru_cache(maxsize=256)  # a thread calls few tools, often
+def _tool_name(name: str) -> str:
+    return REFUSED_IN_NAMES.sub("_", name)[:NAME_MAX]
 
 
 def _params(text: str) -> str:

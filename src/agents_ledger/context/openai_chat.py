@@ -70,7 +70,7 @@ def _part(item: Any) -> dict[str, Any]:
 
 
 def _assistant(run: list[Any]) -> list[dict[str, Any]]:
-    text = "\n\n".join(item.text for item in run if isinstance(item, TextItem))
+    text = "\n\n".join([item.text for item in run if isinstance(item, TextItem)])
     calls = [
         {
             "id": item.id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
@@ -35,6 +36,8 @@ else:
 LIKELY_SECONDS = range(10**9, 10**10)
 _ids = msgspec.json.Decoder(tuple[str, ...]).decode
 _any_json = msgspec.json.Decoder(msgspec.Raw).decode
+
+_BY_SEQUENCE = attrgetter("sequence")
 
 SEALED: tuple[TurnStatus, ...] = ("completed", "failed")
 # Seconds without a request after which a live turn of a client fails, and the longest that a client
@@ -321,7 +324,7 @@ class Turn(Struct, frozen=True, gc=False):
     @property
     def steps(self) -> tuple[Message | ToolCall, ...]:
         """Messages and tool calls together, in the order they happened."""
-        return tuple(sorted((*self.messages, *self.tool_calls), key=lambda step: step.sequence))
+        return tuple(sorted((*self.messages, *self.tool_calls), key=_BY_SEQUENCE))
 
 
 Query = str | Message | Sequence[str | Message]

@@ -55,18 +55,19 @@ class Steps(Struct, frozen=True, gc=False):
 
     @property
     def letters(self) -> int:
-        texts: list[str | None] = []
-        details = 0
+        """What they take in memory, in characters."""
+        values = 1 + len(self.messages) + len(self.tool_calls)
+        count = 0
         for message in self.messages:
-            texts += (message.content, message.thinking)
-            texts += (message.context_json, message.metadata_json)
-            details += len(message.files) + len(message.lints) + len(message.codeblocks)
-            texts += (block.content for block in message.codeblocks)
-            texts += (lint.message for lint in message.lints)
+            count += len(message.content or "") + len(message.thinking or "")
+            count += len(message.context_json or "") + len(message.metadata_json or "")
+            if message.files or message.lints or message.codeblocks:
+                values += len(message.files) + len(message.lints) + len(message.codeblocks)
+                count += sum(len(block.content) for block in message.codeblocks)
+                count += sum(len(lint.message) for lint in message.lints)
         for call in self.tool_calls:
-            texts += (call.params_json, call.result_json, call.error)
-        values = 1 + len(self.messages) + len(self.tool_calls) + details
-        return VALUE_CHARS * values + sum(len(text) for text in texts if text)
+            count += len(call.params_json) + len(call.result_json or "") + len(call.error or "")
+        return VALUE_CHARS * values + count
 
 
 NO_STEPS = Steps()

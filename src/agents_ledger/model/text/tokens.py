@@ -30,4 +30,4 @@ def estimate_tokens(text: str | None) -> int:
     if not text:
         return 0
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    return -(-size // BYTES_PER_TOKEN)
+    return (size + BYTES_PER_TOKEN - 1) // BYTES_PER_TOKEN
