@@ -91,7 +91,7 @@ def _fork(folder: Path) -> Iterator[Line]:
 
 # What says where a turn stands, and what it costs to look threads up otherwise.
 STANDING = ("places", "sqlite_autoindex_places_1", "segments", "idx_segments_parent")
-LOOKUPS = (*STANDING, "idx_places_persona", "idx_places_key")
+LOOKUPS = (*STANDING, "idx_places_key")
 
 
 def ancestry(folder: Path) -> Iterator[Line]:

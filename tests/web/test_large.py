@@ -172,6 +172,7 @@ def grown(path: Path, turns: int) -> Counted:
                 a_turn(f"other-{number}", "Something else"),
             ]
     write(counted.ledger, works)
+    counted.ledger._core.index(least=1)
     return counted
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -21,7 +22,6 @@ from agents_ledger.model.imports.sources import SourceFile
 from agents_ledger.model.reports.file_history import FileHistory, FileVersion
 from agents_ledger.model.reports.pages import (
     CallCursor,
-    CallLine,
     CallPage,
     FileLine,
     ImportedSession,
@@ -59,7 +59,6 @@ RAW = {
     "session": ("sessions", "raw_session"),
 }
 
-CALLS_SCANNED = 20_000  # for failed ones, on one page
 Sizes = dict[tuple[str, str, str], int]
 
 
@@ -252,26 +251,19 @@ class Pages:
         limit: int = 20,
         before: CallCursor | None = None,
     ) -> CallPage:
-        """The latest calls of a tool, or those that `failed` among the latest CALLS_SCANNED."""
+        """The latest calls of a tool, newest turns first, or those that `failed` among the latest
+        TURNS_SCANNED turns with it."""
+        from agents_ledger.ledger.reports import tool_calls
 
         def work(tx: Transaction) -> CallPage:
-            rows = tx.run(
-                "tool_examples",
-                tool_name=tool_name,
-                failed=int(failed),
-                scanned=CALLS_SCANNED if failed else limit + 1,
-                limit=limit + 1,
-                **(before or CallCursor())._asdict(),
-            )
-            calls = [CallLine(*row) for row in rows[:limit]]
-            ids = list(dict.fromkeys(call.turn_id for call in calls))
-            shown = {
-                line.turn.id: line for line in trees.headlines(tx, deleted.without_hidden(tx, ids))
-            }
-            last = calls[-1] if len(rows) > limit else None
+            found = tool_calls.latest(tx, tool_name, failed=failed, before=before)
+            calls = list(islice(found, limit + 1))
+            shown = calls[:limit]
+            ids = list(dict.fromkeys(call.turn_id for call in shown))
+            last = shown[-1] if len(calls) > limit else None
             return CallPage(
-                tuple(call for call in calls if call.turn_id in shown),
-                shown,
+                tuple(shown),
+                {line.turn.id: line for line in trees.headlines(tx, ids)},
                 CallCursor(last.started_at, last.turn_id, last.sequence) if last else None,
             )
 

@@ -1,8 +1,8 @@
 """Live turns: durable while they are written, sealed at the end.
 
-The first commit creates the turn, pending, in a segment of its own. Then each tool call and message
-is committed as it happens. The last commit seals it: response, usage, place, head and history in
-one transaction.
+The first commit creates the turn, pending, at its place in the thread. Then each tool call and
+message is committed as it happens. The last commit seals it: response, usage, the sums at its
+place, head and history in one transaction.
 """
 
 from __future__ import annotations
@@ -75,9 +75,8 @@ def begin(tx: Transaction, prepared: PreparedTurn, writer_id: str) -> None:
     session = heads.writable(tx, new.session, persona_id=new.persona_id or "main")
     parent_id = recording.expected_parent(session, new)
     turn, place = recording.write_turn(tx, prepared, session, parent_id)
-    # In a segment of its own until it is sealed: another writer may complete a turn on the same
-    # parent first, and takes the next place of the thread.
-    threads.put(tx, prepared.id, place, join=False)
+    # Behind its parent, if that is free: where it stays once it is completed.
+    threads.put(tx, prepared.id, place, join=True)
     index_queue.recorded(tx, turn)
     tx.run("insert_writer", id=writer_id)
     tx.run(
@@ -185,7 +184,7 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     session = heads.existing(tx, label)
     _write_steps(tx, live, sealing.steps)
     turn_id, now = live.turn_id, now_ms()
-    parent_id, persona_id, prompt_hash, thread_key, model, provider = tx.run(
+    parent_id, persona_id, prompt_hash, thread_key, model, provider, own_segment = tx.run(
         "live_parent", turn_id=turn_id
     )[0]
     model, provider = sealing.model or model, sealing.provider or provider
@@ -213,8 +212,7 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     )
     tx.run("delete_partials", turn_id=turn_id)
     tx.run("delete_live_turn", turn_id=turn_id)
-    # Its place while live was provisional: usage and model are known only now, and whether it may
-    # join the segment of its parent.
+    # The sums at its place were provisional: usage and model are known only now.
     place = threads.below(
         threads.place_of(tx, parent_id),
         usage=usage,
@@ -226,7 +224,7 @@ def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
         compaction_turn_id=None,
     )
     completed = sealing.status == "completed"
-    threads.settle(tx, turn_id, place, join=completed)
+    threads.settle(tx, turn_id, own_segment, place, failed=not completed)
     index_queue.grown(tx, [turn_id])
     moved = None
     if completed:

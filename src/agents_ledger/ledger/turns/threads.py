@@ -134,15 +134,15 @@ def freeze(tx: Transaction, place: TurnPlace) -> None:
         segment_id, depth = raised[0]
 
 
-def settle(tx: Transaction, turn_id: str, place: TurnPlace, *, join: bool) -> None:
-    """Store the final place of a turn that stands in a segment of its own: after its parent if it
-    may join and that is free, else where it is."""
-    [(own, _)] = tx.run("delete_place", turn_id=turn_id)
-    values = {"turn_id": turn_id, **structs.asdict(place)}
-    if join and place.depth > 1 and tx.change("insert_place", **values):
-        tx.run("delete_segment", id=own)
-    else:
-        tx.run("insert_place", **{**values, "segment_id": own})
+def settle(
+    tx: Transaction, turn_id: str, own_segment: int, place: TurnPlace, *, failed: bool
+) -> None:
+    """Store the sums at a turn that was live; `place` follows from its parent. A failed one leaves
+    the place behind its parent, for a turn that completes: failures never nest."""
+    tx.run("settle_place", turn_id=turn_id, **structs.asdict(place))
+    if failed and own_segment == place.segment_id:
+        opened = tx.run("open_segment", parent_id=place.segment_id, fork_depth=place.depth - 1)
+        tx.run("move_place", turn_id=turn_id, segment_id=opened[0][0])
 
 
 # -- finding turns ----------------------------------------------------------------------------

@@ -214,9 +214,9 @@ BEGIN
         CROSS JOIN LATERAL (SELECT * FROM places p WHERE p.turn_id = s.thread_id OFFSET 0) p
         WHERE (a.is_expected IS NULL OR a.parent = s.thread_id)
             AND (SELECT t.projected FROM turns t WHERE t.id = s.thread_id) = 0
-            AND (live_writer IS NOT NULL OR (
+            AND (
                 SELECT 1 FROM places q WHERE q.segment_id = p.segment_id AND q.depth = p.depth + 1
-            ) IS NULL)
+            ) IS NULL
             AND (SELECT 1 FROM turns t WHERE t.id = a.id) IS NULL
             AND (SELECT 1 FROM names n WHERE n.name = a.id) IS NULL
     ) x;
@@ -261,8 +261,7 @@ BEGIN
         model, provider, persona_id, system_prompt_hash
     )
     SELECT
-        CASE WHEN live_writer IS NULL THEN p.segment_id ELSE open_segment(u.parent) END,
-        p.depth + 1, t.id,
+        p.segment_id, p.depth + 1, t.id,
         p.input_tokens + COALESCE(t.input_tokens, 0),
         p.output_tokens + COALESCE(t.output_tokens, 0),
         p.cached_input_tokens + COALESCE(t.cached_input_tokens, 0),
@@ -379,8 +378,6 @@ DECLARE
     parents TEXT[];
     heads TEXT[];
     completed TEXT[];
-    joining TEXT[];
-    left_segments BIGINT[];
 BEGIN
     search_path := set_config('search_path', quote_ident(ledger), TRUE);
     IF NOT begin_call(number) THEN RETURN; END IF;
@@ -451,21 +448,7 @@ BEGIN
     DELETE FROM partial_texts p WHERE p.turn_id = ANY (ids);
     DELETE FROM live_turns l WHERE l.turn_id = ANY (ids);
 
-    -- A completed turn joins the segment of its parent, if nothing stands there behind it.
-    SELECT array_agg(x.turn_id), array_agg(x.segment_id) INTO joining, left_segments
-    FROM (
-        SELECT DISTINCT ON (p.segment_id, p.depth) o.turn_id, o.segment_id
-        FROM unnest(ids, parents) WITH ORDINALITY AS u (id, parent, n)
-        CROSS JOIN LATERAL (SELECT t.status FROM turns t WHERE t.id = u.id OFFSET 0) t
-        CROSS JOIN LATERAL (SELECT * FROM places p WHERE p.turn_id = u.parent OFFSET 0) p
-        CROSS JOIN LATERAL (SELECT * FROM places o WHERE o.turn_id = u.id OFFSET 0) o
-        WHERE t.status = 'completed' AND (
-            SELECT 1 FROM places q WHERE q.segment_id = p.segment_id AND q.depth = p.depth + 1
-        ) IS NULL
-        ORDER BY p.segment_id, p.depth, u.n
-    ) x;
     UPDATE places o SET
-        segment_id = CASE WHEN u.id = ANY (joining) THEN p.segment_id ELSE o.segment_id END,
         input_tokens = COALESCE(p.input_tokens, 0) + COALESCE(t.input_tokens, 0),
         output_tokens = COALESCE(p.output_tokens, 0) + COALESCE(t.output_tokens, 0),
         cached_input_tokens =
@@ -478,7 +461,12 @@ BEGIN
     CROSS JOIN LATERAL (SELECT * FROM turns t WHERE t.id = u.id OFFSET 0) t
     LEFT JOIN LATERAL (SELECT * FROM places p WHERE p.turn_id = u.parent OFFSET 0) p ON TRUE
     WHERE o.turn_id = u.id AND o.turn_id = ANY (ids);
-    DELETE FROM segments s WHERE s.id = ANY (left_segments);
+    -- A failed turn leaves the place behind its parent, for one that completes.
+    UPDATE places o SET segment_id = open_segment(u.parent)
+    FROM unnest(ids, parents) AS u (id, parent)
+    CROSS JOIN LATERAL (SELECT t.status FROM turns t WHERE t.id = u.id OFFSET 0) t
+    CROSS JOIN LATERAL (SELECT p.segment_id FROM places p WHERE p.turn_id = u.parent OFFSET 0) p
+    WHERE o.turn_id = u.id AND t.status = 'failed' AND o.segment_id = p.segment_id;
 
     INSERT INTO search_waiting (turn_id) SELECT unnest(ids)
     ON CONFLICT (turn_id) DO UPDATE SET turn_id = excluded.turn_id;

@@ -59,7 +59,6 @@ CREATE INDEX idx_turns_streaming ON turns (started_at) WHERE status = 'streaming
 CREATE INDEX idx_turns_failed ON turns (started_at) WHERE status = 'failed';
 CREATE INDEX idx_turns_manager ON turns (started_at) WHERE role = 'manager';
 CREATE INDEX idx_turns_worker ON turns (started_at) WHERE role = 'worker';
-CREATE INDEX idx_turns_leaf ON turns (started_at) WHERE has_children = 0;
 CREATE INDEX idx_turns_source_event ON turns (source_event_id) WHERE source_event_id IS NOT NULL;
 
 -- A segment is a run of turns, each the first completed child of its parent. A further child
@@ -99,7 +98,6 @@ CREATE TABLE places (
     PRIMARY KEY (segment_id, depth)
 ) <clustered>;
 CREATE UNIQUE INDEX idx_places_key ON places (thread_key) WHERE thread_key IS NOT NULL;
-CREATE INDEX idx_places_persona ON places (persona_id);
 
 -- System prompts are long and repeat: each is stored once.
 CREATE TABLE system_prompts (
@@ -215,7 +213,6 @@ CREATE TABLE tool_calls (
     sequence BIGINT NOT NULL,         -- one count per turn over messages and tool calls
     PRIMARY KEY (turn_id, id)
 );
-CREATE INDEX idx_tool_calls_tool ON tool_calls (tool_name, started_at, turn_id);
 CREATE INDEX idx_tool_calls_message ON tool_calls (message_id) WHERE message_id IS NOT NULL;
 CREATE INDEX idx_tool_calls_spawned ON tool_calls (spawned_session_label)
     WHERE spawned_session_label IS NOT NULL;
@@ -285,13 +282,12 @@ CREATE TABLE writers (
     seen_at BIGINT NOT NULL           -- last renewal of its lease, on PostgreSQL
 );
 
--- Turns being written now, with who writes them and where they will hang.
+-- Turns being written now, with who writes them and where they will hang: few, so that the table is its own index.
 CREATE TABLE live_turns (
     turn_id TEXT PRIMARY KEY REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
     writer_id TEXT NOT NULL REFERENCES writers (id) DEFERRABLE INITIALLY IMMEDIATE,
     session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE -- the session that will move to it
-);
-CREATE INDEX idx_live_turns_writer ON live_turns (writer_id);
+) <clustered>;
 
 -- Text of a live turn as it streams in; becomes a message when the turn ends.
 CREATE TABLE partial_texts (

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast, get_args
 from litestar import Response, get
 from litestar.params import FromPath, FromQuery
 
-from agents_ledger.ledger.reports.pages import CALLS_SCANNED
+from agents_ledger.ledger.reports.tool_calls import TURNS_SCANNED
 from agents_ledger.ledger.reports.usage import add_up
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.reports import prices
@@ -425,7 +425,7 @@ def tool_page(
         tool_name=tool_name,
         usage=usage,
         failed=failed,
-        scanned=CALLS_SCANNED,
+        scanned=TURNS_SCANNED,
         calls=page.calls,
         headlines=page.headlines,
         older=":".join(map(str, page.next)) if page.next else None,

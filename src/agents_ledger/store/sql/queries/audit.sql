@@ -29,12 +29,12 @@ OR (t.parent_turn_id IS NOT NULL AND (
 ));
 
 -- audit_place_joined --
--- A turn that is not completed begins a segment of its own: failures never nest.
+-- A failed turn begins a segment of its own: failures never nest.
 SELECT t.id, t.status
 FROM turns t
 JOIN places p ON p.turn_id = t.id
 JOIN segments s ON s.id = p.segment_id
-WHERE t.status <> 'completed' AND p.depth <> s.fork_depth + 1;
+WHERE t.status = 'failed' AND p.depth <> s.fork_depth + 1;
 
 -- audit_segment_wrong --
 -- Level and jump of a segment follow from those above it.

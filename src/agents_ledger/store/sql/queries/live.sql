@@ -1,8 +1,10 @@
 -- Turns while they are being written, and those whose writer died.
 
 -- insert_writer --
+-- A writer that was seen a moment ago is left as it is.
 INSERT INTO writers (id, seen_at) VALUES (:id, <server_now>)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
+WHERE writers.seen_at NOT BETWEEN excluded.seen_at - 5000 AND excluded.seen_at;
 
 -- renew_writer --
 UPDATE writers SET seen_at = <server_now> WHERE id = :id;
@@ -121,7 +123,8 @@ WHERE turn_id = :turn_id AND id = :id AND spawned_session_label IS NULL;
 
 -- live_parent --
 SELECT
-    t.parent_turn_id, p.persona_id, p.system_prompt_hash, p.thread_key, t.model, t.provider
+    t.parent_turn_id, p.persona_id, p.system_prompt_hash, p.thread_key, t.model, t.provider,
+    p.segment_id
 FROM turns t JOIN places p ON p.turn_id = t.id WHERE t.id = :turn_id;
 
 -- seal_turn --

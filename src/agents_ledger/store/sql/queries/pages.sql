@@ -246,24 +246,14 @@ JOIN messages m ON m.turn_id = t.id AND m.has_details = 1
 JOIN message_files f ON f.message_id = m.id
 WHERE f.kind IN ('read', 'written');
 
--- tool_examples --
--- The latest calls of a tool, or those of them that failed. No index has the status: of very many
--- calls only the latest are looked at.
-WITH latest (turn_id, id) AS (
-    SELECT c.turn_id, c.id FROM tool_calls c
-    WHERE c.tool_name = :tool_name AND c.started_at <= :started_at
-    AND (
-        c.started_at < :started_at OR c.turn_id < :turn_id
-        OR (c.turn_id = :turn_id AND c.sequence < :sequence)
-    )
-    ORDER BY c.started_at DESC, c.turn_id DESC, c.sequence DESC LIMIT :scanned
-)
+-- calls_of_tool --
+-- Of some turns, or those of them that failed.
 SELECT c.turn_id, c.id, substr(c.params_json, 1, 2000), c.status, c.started_at,
     substr(c.error, 1, 400), c.sequence
-FROM latest
-JOIN tool_calls c ON c.turn_id = latest.turn_id AND c.id = latest.id
-WHERE CAST(:failed AS BIGINT) = 0 OR c.status = 'failed'
-ORDER BY c.started_at DESC, c.turn_id DESC, c.sequence DESC LIMIT :limit;
+FROM tool_calls c
+WHERE c.turn_id IN <ids> AND c.tool_name = :tool_name
+AND (CAST(:failed AS BIGINT) = 0 OR c.status = 'failed')
+ORDER BY c.turn_id, c.sequence DESC;
 
 -- growing_sessions --
 -- Imported sessions whose source had a record since then, with the time of the last one. A fork and

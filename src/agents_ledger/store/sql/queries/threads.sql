@@ -54,15 +54,23 @@ RETURNING id;
 -- open_root_segment --
 INSERT INTO segments (parent_id, fork_depth, level) VALUES (NULL, 0, 0) RETURNING id;
 
+-- settle_place --
+UPDATE places SET
+    input_tokens = :input_tokens, output_tokens = :output_tokens,
+    cached_input_tokens = :cached_input_tokens, cache_write_tokens = :cache_write_tokens,
+    reasoning_tokens = :reasoning_tokens, total_tokens = :total_tokens, model = :model,
+    provider = :provider
+WHERE turn_id = :turn_id;
+
+-- move_place --
+UPDATE places SET segment_id = :segment_id WHERE turn_id = :turn_id;
+
 -- delete_place --
 DELETE FROM places WHERE turn_id = :turn_id RETURNING segment_id, system_prompt_hash;
 
 -- delete_empty_segment --
 DELETE FROM segments
 WHERE id = :id AND NOT EXISTS (SELECT 1 FROM places p WHERE p.segment_id = :id);
-
--- delete_segment --
-DELETE FROM segments WHERE id = :id;
 
 -- ancestry --
 -- Ids of a thread between two depths, in no order.
