@@ -127,8 +127,10 @@ def test_calls_of_a_tool_are_listed_latest_first_with_what_was_asked(
 ) -> None:
     server = own_server()
     for label, day in (("b", 2), ("a", 3), ("gone", 4), ("c", 1)):  # ids say nothing about times
-        call = ToolCall("Weigh", f'{{"day": {day}}}', "{}", started_at=day * DAY_MS)
-        server.ledger.record(label, f"Weigh on day {day}", "Done.", steps=[call])
+        at = day * DAY_MS
+        call = ToolCall("Weigh", f'{{"day": {day}}}', "{}", started_at=at)
+        times = {"started_at": at, "completed_at": at}
+        server.ledger.record(label, f"Weigh on day {day}", "Done.", steps=[call], **times)
     server.ledger.archive("gone", "deleted")
     page = server.ask("/tools/Weigh").text
     asked = re.findall(r"Weigh on day \d", page)
