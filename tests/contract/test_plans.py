@@ -17,7 +17,7 @@ from tests.tasking import a_task, calls, says, tasks_of
 
 # The indexes of the specification, as the lookups they are for. Words of few values have an index
 # for the rare ones alone. The index is named where a primary key does not do the work. Decision
-# 0033 says why turns without children, threads by persona, and calls by tool have none.
+# 0035 says why turns without children, threads by persona, and calls by tool have none.
 LOOKUPS = {
     "turns by parent": ("turns WHERE parent_turn_id = 'x'", "idx_turns_parent"),
     "turns by type": ("turns WHERE turn_type = 'compaction'", "idx_turns_compaction"),

@@ -1,4 +1,4 @@
-"""Migration 29: indexes that every turn paid for are gone, and turns being written are kept."""
+"""Migration 30: indexes that every turn paid for are gone, and turns being written are kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BEFORE = (
     "CREATE INDEX idx_turns_leaf ON turns (started_at) WHERE has_children = 0",
     "CREATE INDEX idx_places_persona ON places (persona_id)",
     "CREATE INDEX idx_live_turns_writer ON live_turns (writer_id)",
-    "DELETE FROM schema_migrations WHERE number >= 29",
+    "DELETE FROM schema_migrations WHERE number >= 30",
 )
 
 
@@ -55,4 +55,4 @@ def test_a_ledger_of_the_version_before_keeps_what_is_being_written(
     with Raw(address) as raw:
         assert not indexes(raw) & DROPPED
         (newest,) = raw.execute("SELECT max(number) FROM schema_migrations")[0]
-    assert newest == migrations.newest() >= 29
+    assert newest == migrations.newest() >= 30
