@@ -129,12 +129,12 @@ def test_calls_of_a_tool_are_listed_latest_first_with_what_was_asked(
     for label, day in (("b", 2), ("a", 3), ("gone", 4), ("c", 1)):  # ids say nothing about times
         at = day * DAY_MS
         call = ToolCall("Weigh", f'{{"day": {day}}}', "{}", started_at=at)
-        times = {"started_at": at, "completed_at": at}
-        server.ledger.record(label, f"Weigh on day {day}", "Done.", steps=[call], **times)
+        asked = f"Weigh on day {day}"
+        server.ledger.record(label, asked, "Done.", steps=[call], started_at=at, completed_at=at)
     server.ledger.archive("gone", "deleted")
     page = server.ask("/tools/Weigh").text
-    asked = re.findall(r"Weigh on day \d", page)
-    assert asked == ["Weigh on day 3", "Weigh on day 2", "Weigh on day 1"]
+    prompts = re.findall(r"Weigh on day \d", page)
+    assert prompts == ["Weigh on day 3", "Weigh on day 2", "Weigh on day 1"]
 
 
 def test_pages_of_calls_follow_each_other(own_server: Callable[..., Running]) -> None:

@@ -63,8 +63,8 @@ class Steps(Struct, frozen=True, gc=False):
             count += len(message.context_json or "") + len(message.metadata_json or "")
             if message.files or message.lints or message.codeblocks:
                 values += len(message.files) + len(message.lints) + len(message.codeblocks)
-                count += sum(len(block.content) for block in message.codeblocks)
-                count += sum(len(lint.message) for lint in message.lints)
+                count += sum(len(block.content or "") for block in message.codeblocks)
+                count += sum(len(lint.message or "") for lint in message.lints)
         for call in self.tool_calls:
             count += len(call.params_json) + len(call.result_json or "") + len(call.error or "")
         return VALUE_CHARS * values + count
