@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Compaction, Ledger, Message, Session
+from agents_ledger.importers.pipeline import derived_findings
 from agents_ledger.ledger.evidence.forgetting import Forgetting, purged
 from agents_ledger.ledger.maintenance.copying import copy
 from agents_ledger.model.evidence.verification import Verification
 from agents_ledger.model.ids import now_ms
 from agents_ledger.store.database import Transaction
 from tests.builders import a_call, a_full_turn, chain
-from tests.importers.claude_log import Log, text
+from tests.importers.claude_log import Log, text, tool
 from tests.importers.helping import import_paths
 from tests.migrations.earlier import downgrade
 from tests.raw import Raw
@@ -161,6 +162,35 @@ def test_a_source_record_that_was_rewritten_is_named(
         raw.execute("UPDATE source_blocks SET data = ?", (forged,))
 
     assert named(ledger.verify()) == [("changed", "source", "1/0")]
+
+
+@pytest.mark.unsound
+def test_an_imported_turn_that_is_not_what_its_records_give_is_named(
+    ledger: Ledger, raw: Raw, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    for number in range(4):
+        log.user(f"a{number}", f"Question {number}?")
+        log.assistant(f"b{number}", text(f"Answer {number}."), tool(f"t{number}", "Read"))
+        log.result(f"c{number}", f"t{number}", "Seen.")
+    import_paths(ledger, log.save())
+    assert derived_findings(ledger) == ()
+    first, second, third, _ = (
+        row[0] for row in raw.execute("SELECT id FROM turns ORDER BY started_at, id")
+    )
+    with raw.unguarded():
+        raw.execute(f"UPDATE messages SET content = 'forged' WHERE turn_id = '{first}'")
+        raw.execute(f"UPDATE tool_calls SET status = 'failed' WHERE turn_id = '{second}'")
+        raw.execute(f"UPDATE turns SET id = 'forged' WHERE id = '{third}'")
+        raw.execute(f"UPDATE turn_sources SET turn_id = 'forged' WHERE turn_id = '{third}'")
+
+    found = {(finding.what, finding.id) for finding in derived_findings(ledger)}
+    assert found == {
+        ("changed", first),
+        ("changed", second),
+        ("inserted", "forged"),
+        ("removed", third),
+    }
 
 
 def test_a_renamed_session_holds_also_without_its_former_names(ledger: Ledger) -> None:

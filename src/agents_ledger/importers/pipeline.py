@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from typing import NamedTuple
 
@@ -29,9 +30,11 @@ from agents_ledger.importers.relations import (
     in_derivation_order,
 )
 from agents_ledger.importers.sources.registry import SOURCES
+from agents_ledger.ledger.evidence import derivation
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection.reconcile import Names, Outcome, ProjectionResult
 from agents_ledger.model.errors import StoreUnavailable
+from agents_ledger.model.evidence.verification import EvidenceFinding
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.imports.sources import (
     Derivation,
@@ -89,6 +92,18 @@ def rederive(ledger: Ledger, limits: ImportLimits = LIMITS) -> Report:
             derived.add(file.family)
             derived |= importer.derive_safely(source, file.family, superseded=True)
     return importer.report
+
+
+def derived_findings(ledger: Ledger) -> tuple[EvidenceFinding, ...]:
+    """The imported turns that are not what their source records give, when they are derived again
+    in a ledger of their own."""
+    with (
+        TemporaryDirectory(prefix="agents-ledger-") as folder,
+        Ledger.open(str(Path(folder) / "derived.db")) as derived,
+    ):
+        derivation.copy_sources(ledger._core, derived._core)
+        rederive(derived)
+        return derivation.differences(ledger._core, derived._core)
 
 
 class Importer:

@@ -14,6 +14,7 @@ from agents_ledger.model.installation.program import as_typed
 from agents_ledger.model.text import humanize
 
 if TYPE_CHECKING:
+    from agents_ledger.ledger.ledger import Ledger
     from agents_ledger.model.evidence.verification import Verification
 
 FINDINGS = 1
@@ -31,9 +32,17 @@ FINDINGS_SHOWN = 50
 @click.option(
     "--key", "keys", multiple=True, metavar="KEY", help="Key of a signer: NAME+HASH+BASE64."
 )
+@click.option(
+    "--derive", is_flag=True, help="Derive imported turns again from their source records."
+)
 @limit_option(FINDINGS_SHOWN, "findings")
 def verify(
-    run: Invocation, *, checkpoint_file: str | None, keys: tuple[str, ...], limit: int
+    run: Invocation,
+    *,
+    checkpoint_file: str | None,
+    keys: tuple[str, ...],
+    derive: bool,
+    limit: int,
 ) -> int:
     """Verify that turns, moves of sessions and source records are as they were recorded.
 
@@ -42,11 +51,22 @@ def verify(
     """
     with run.reading() as ledger:
         verified = ledger.verify(checkpoint_file, keys=keys)
+        if derive:
+            verified = _derived_again(ledger, verified)
     if run.as_json:
         run.out.json(holds=verified.holds, **_fields(verified))
         return 0 if verified.holds else FINDINGS
     _print(run, verified, limit)
     return 0 if verified.holds else FINDINGS
+
+
+def _derived_again(ledger: Ledger, verified: Verification) -> Verification:
+    import msgspec
+
+    from agents_ledger.importers.pipeline import derived_findings
+
+    findings = (*verified.findings, *derived_findings(ledger))
+    return msgspec.structs.replace(verified, findings=findings)
 
 
 def _fields(verified: Verification) -> dict[str, object]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.evidence import checkpoints, statements, verification
+from agents_ledger.ledger.evidence import checkpoints, proofs, verification
 from agents_ledger.ledger.evidence.checkpoints import Latest
 from agents_ledger.ledger.evidence.signers import SignerFile
 from agents_ledger.ledger.projection.source_records import Sources
@@ -51,7 +51,7 @@ class Evidence:
 
     def statement(self, proof: Mapping[str, Any]) -> bytes:
         """A proof as a signed statement (COSE_Sign1), for transparency services."""
-        return statements.signed_statement(proof, self._set_up())
+        return proofs.signed_statement(proof, self._set_up())
 
     def new_key(self) -> SignerFile:
         """Sign with a new key from now on."""

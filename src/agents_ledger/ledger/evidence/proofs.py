@@ -7,19 +7,28 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.evidence import canonical, checkpoints, stored_content
 from agents_ledger.ledger.evidence.openings import Opening
+from agents_ledger.ledger.evidence.signers import SignerFile
 from agents_ledger.ledger.evidence.stored_blocks import read_block, values_of_block
 from agents_ledger.ledger.evidence.stored_content import StoredLeaf, StoredTurn
 from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import Conflict, Damaged, NotFound
 from agents_ledger.model.evidence import merkle
+from agents_ledger.model.installation.extras import needed
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.text import unescape
 
 FORMAT = "agents-ledger proof 1"
+_SIGN1_TAG = 18
+_ALGORITHM, _CONTENT_TYPE, _KEY_ID, _CLAIMS = 1, 3, 4, 15  # headers of COSE
+_EDDSA = -8
+_ISSUER, _SUBJECT = 1, 2  # claims of CWT
+CONTENT_TYPE = "application/vnd.agents-ledger.proof+json"
 
 
 class _Log(NamedTuple):
@@ -157,3 +166,24 @@ def _prove_block(tx: Transaction, sources: Sources, log: _Log, subject: str) -> 
         "values": _opened(opening, values),
         **_included(log, leaf, data),
     }
+
+
+def signed_statement(proof: Mapping[str, Any], signer: SignerFile) -> bytes:
+    """A proof as a signed statement of SCITT (RFC 9943): a COSE_Sign1 whose payload is it, its
+    issuer the log, its subject the turn."""
+    with needed("evidence", "an export as a signed statement"):
+        import cbor2
+
+    claims = {_ISSUER: signer.origin, _SUBJECT: proof["turn"]}
+    protected = cbor2.dumps(
+        {
+            _ALGORITHM: _EDDSA,
+            _CONTENT_TYPE: CONTENT_TYPE,
+            _KEY_ID: signer.signer.public.hash,
+            _CLAIMS: claims,
+        }
+    )
+    payload = msgspec.json.encode(proof)
+    signature = signer.signer.sign(cbor2.dumps(["Signature1", protected, b"", payload]))
+    statement: bytes = cbor2.dumps(cbor2.CBORTag(_SIGN1_TAG, [protected, {}, payload, signature]))
+    return statement

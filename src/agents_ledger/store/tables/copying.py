@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from agents_ledger.store.database import Row, Transaction
@@ -78,11 +79,14 @@ class _Hash:
         return TableDigest(columns, self.rows, self._hash.hexdigest())
 
 
-def copy(reading: Transaction, writing: Transaction) -> dict[str, TableDigest]:
+def copy(
+    reading: Transaction, writing: Transaction, *, tables: Iterable[str] = tuple(TABLES)
+) -> dict[str, TableDigest]:
     """Copy every row of every table; what was read of each. What an older ledger does not have
     stays empty."""
     digests = {}
-    for table, key in TABLES.items():
+    for table in tables:
+        key = TABLES[table]
         columns, read = reading.columns(table), _Hash()
         places = ", ".join("?" for _ in columns)
         insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})"

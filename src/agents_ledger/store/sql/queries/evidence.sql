@@ -123,3 +123,14 @@ UPDATE evidence SET opening = :opening WHERE position = :position;
 SELECT CAST(b.file_id AS TEXT) || '/' || CAST(b.start AS TEXT)
 FROM turn_sources x JOIN source_blocks b ON b.file_id = x.file_id
 WHERE x.turn_id = :turn_id ORDER BY b.file_id, b.start;
+
+-- imported_turns --
+-- Those derived from source records that are not continued here.
+SELECT t.id FROM turns t
+WHERE t.id > :after AND t.projected = 1
+AND EXISTS (SELECT 1 FROM turn_sources x WHERE x.turn_id = t.id)
+AND NOT EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+ORDER BY t.id LIMIT :limit;
+
+-- derive_all_again --
+UPDATE source_files SET derived_bytes = -1, derived_version = 0;
