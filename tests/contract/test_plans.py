@@ -89,6 +89,7 @@ SALVAGE = queries.remarks("queries/salvage.sql")  # goes through a whole ledger,
 # Statements that are about everything there is.
 WHOLE = {
     "all_moves",  # verify reads everything
+    "derive_all_again",
     "evidence_coverage",
     "evidence_removals",
     "evidence_renames",

@@ -30,7 +30,6 @@ from agents_ledger.importers.relations import (
     in_derivation_order,
 )
 from agents_ledger.importers.sources.registry import SOURCES
-from agents_ledger.ledger.evidence import derivation
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection.reconcile import Names, Outcome, ProjectionResult
 from agents_ledger.model.errors import StoreUnavailable
@@ -101,9 +100,9 @@ def derived_findings(ledger: Ledger) -> tuple[EvidenceFinding, ...]:
         TemporaryDirectory(prefix="agents-ledger-") as folder,
         Ledger.open(str(Path(folder) / "derived.db")) as derived,
     ):
-        derivation.copy_sources(ledger._core, derived._core)
+        ledger.evidence.copy_sources(derived)
         rederive(derived)
-        return derivation.differences(ledger._core, derived._core)
+        return ledger.evidence.differences(derived)
 
 
 class Importer:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.evidence import checkpoints, proofs, verification
+from agents_ledger.ledger.evidence import checkpoints, derivation, proofs, verification
 from agents_ledger.ledger.evidence.checkpoints import Latest
 from agents_ledger.ledger.evidence.signers import SignerFile
+from agents_ledger.ledger.face import Face
 from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.evidence.signed_note import Checkpoint, PublicKey
-from agents_ledger.model.evidence.verification import Verification
+from agents_ledger.model.evidence.verification import EvidenceFinding, Verification
 
 
 class Evidence:
@@ -56,6 +57,14 @@ class Evidence:
     def new_key(self) -> SignerFile:
         """Sign with a new key from now on."""
         return checkpoints.rotate(self._core, self._set_up())
+
+    def copy_sources(self, new: Face) -> None:
+        """Copy the source records into a new ledger, as if nothing had been derived yet."""
+        derivation.copy_sources(self._core, new._core)
+
+    def differences(self, derived: Face) -> tuple[EvidenceFinding, ...]:
+        """How imported turns differ from those of a ledger that was derived from their records."""
+        return derivation.differences(self._core, derived._core)
 
     def _set_up(self) -> SignerFile:
         signer = self.signer
