@@ -65,7 +65,7 @@ def test_a_session_cannot_claim_to_be_spawned(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 120])
-def test_a_fork_writes_three_rows_at_any_depth_and_copies_nothing(
+def test_a_fork_writes_four_rows_at_any_depth_and_copies_nothing(
     ledger: Ledger, raw: Raw, depth: int
 ) -> None:
     turns = chain(ledger, "main", depth)
@@ -79,6 +79,7 @@ def test_a_fork_writes_three_rows_at_any_depth_and_copies_nothing(
         "sessions": 1,
         "names": 1,
         "session_history": 1,
+        "evidence": 1,
     }
     assert all(set(before[table]) <= set(after[table]) for table in after)
 
