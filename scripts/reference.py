@@ -21,6 +21,7 @@ from agents_ledger.model import errors
 from agents_ledger.model.access import SCOPES
 from agents_ledger.model.agents.config import Directives
 from agents_ledger.model.queue import QueueLimits
+from agents_ledger.model.retention import LegalHold, RetentionPolicy, RetentionRule
 from agents_ledger.web.errors import STATUS
 from agents_ledger.web.security import SAFE
 from agents_ledger.web.server import API
@@ -493,6 +494,9 @@ def policy_page() -> str:
         ("`[[grants]]`", policy.GrantEntry),
         ("`[engine]`", policy.EngineChoice),
         ("`[queue]`", QueueLimits),
+        ("`[retention]`", RetentionPolicy),
+        ("`[[retention.rules]]`", RetentionRule),
+        ("`[[retention.holds]]`", LegalHold),
         ("`[context]`", policy.ContextLimits),
         ("`[workers]`", policy.Workers),
         ("Directives", Directives),

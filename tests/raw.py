@@ -72,6 +72,15 @@ class Raw:
         [row] = self.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE {where}", values)
         return dict(zip(columns, row, strict=True))
 
+    def tables_with(self, value: str) -> list[str]:
+        """The tables that have a text in some column, whatever it is made of, or in an index."""
+        found = [table for table, rows in self.dump().items() if value in repr(rows)]
+        words = value.lower()
+        found += [
+            f"{table} (lower case)" for table, rows in self.dump().items() if words in repr(rows)
+        ]
+        return found
+
     def dump(self) -> dict[str, Rows]:
         """Every row of every table. A server gives leaves their positions some time later."""
         rows = {}

@@ -82,6 +82,10 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
     from agents_ledger.model.reports.events import (
         Digest as Digest, DigestSession as DigestSession, Event as Event,
     )
+    from agents_ledger.model.reports.redaction import (
+        RedactedPlace as RedactedPlace, Redaction as Redaction,
+        RedactionPreview as RedactionPreview, Selection as Selection,
+    )
     from agents_ledger.model.reports.routing import (
         Proposal as Proposal, Reason as Reason, Route as Route, SmartFork as SmartFork,
     )
@@ -100,6 +104,11 @@ if TYPE_CHECKING:  # the names of _MODULES again, for type checkers and editors
         ModelUsage as ModelUsage, SessionUsage as SessionUsage, Spent as Spent,
         ToolUsage as ToolUsage, UsageBy as UsageBy, UsageLine as UsageLine, UsagePart as UsagePart,
         UsageReport as UsageReport,
+    )
+    from agents_ledger.model.retention import (
+        LegalHold as LegalHold, RetainedSession as RetainedSession,
+        RetentionAction as RetentionAction, RetentionPolicy as RetentionPolicy,
+        RetentionReport as RetentionReport, RetentionRule as RetentionRule,
     )
     from agents_ledger.model.sessions import (
         Alias as Alias, AliasReason as AliasReason, Annotations as Annotations,
@@ -162,6 +171,7 @@ _MODULES = {
     "model.reports.comparison": "Branch Comparison Replaced ToolCount TouchedFile WrittenFile",
     "model.reports.events": "Digest DigestSession Event",
     "model.evidence.verification": "EvidenceFinding Verification",
+    "model.reports.redaction": "RedactedPlace Redaction RedactionPreview Selection",
     "model.reports.routing": "Proposal Reason Route SmartFork",
     "model.reports.search": (
         "Action Found Hit Ranking SearchFacets Snippet ThreadMatch ThreadMatches Touch Touched"
@@ -169,6 +179,9 @@ _MODULES = {
     "model.reports.trees": "Headline Node Subagent Tree",
     "model.reports.usage": (
         "ModelUsage SessionUsage Spent ToolUsage UsageBy UsageLine UsagePart UsageReport"
+    ),
+    "model.retention": (
+        "LegalHold RetainedSession RetentionAction RetentionPolicy RetentionReport RetentionRule"
     ),
     "model.sessions": (
         "Alias AliasReason Annotations CreatedAs EngineCheck Finding Move MoveReason Session "
@@ -195,24 +208,26 @@ __all__ = [
     "FileKind", "Finding", "Finished", "Fix", "Fixes", "Found", "Grant", "HeadMoved",
     "Headline", "Hit", "ImageItem", "ImportChunk", "ImportItem", "ImportMessage",
     "ImportRequest", "ImportResponse", "ImportResult", "ImportSession", "ImportToolCall",
-    "ImportTurn", "Interrupted", "Item", "Layer", "Ledger", "LedgerError", "LiveCall",
-    "LiveTurn", "Locked", "Message", "MessageCodeblock", "MessageDone", "MessageFile",
-    "MessageLint", "MessageRole", "MessageSource", "MissingExtra", "MisusedCall", "ModelConfig",
-    "ModelUsage", "Move", "MoveReason", "NameTaken", "NewerLedger", "Node", "NotALedger",
-    "NotFound", "OfferedTool", "OutcomeUnknown", "Passage", "PermissionReview", "Permissions",
-    "Policy", "Problem", "Proposal", "ProviderFormat", "Query", "Queue", "QueueEntry",
-    "QueueLimits", "QueueMode", "QueueStatus", "Queued", "Ranking", "ReadOnly", "Reason",
-    "Recalled", "Refused", "Repair", "Replaced", "Request", "RequestRefused", "ResultItem",
-    "Rollup", "Route", "RunEvent", "SearchFacets", "Session", "SessionStatus", "SessionUsage",
-    "Setting", "Severity", "SmartFork", "Snippet", "Spent", "Started", "Steered",
-    "StoreUnavailable", "Strategy", "Subagent", "Task", "TaskCall", "TaskMessage", "TaskStatus",
-    "TextItem", "TextPiece", "ThinkingItem", "ThinkingPiece", "Thread", "ThreadMatch",
-    "ThreadMatches", "Tool", "ToolCall", "ToolCount", "ToolExample", "ToolExamples",
-    "ToolInvocation", "ToolUsage", "ToolUse", "Touch", "Touched", "TouchedFile", "Tree",
-    "Trigger", "Turn", "TurnFields", "TurnRole", "TurnStatus", "TurnType", "Unreachable",
-    "Usage", "UsageBy", "UsageLine", "UsagePart", "UsageReport", "Used", "Verification",
-    "VisibleTurn", "WrittenFile", "add_strategy", "embedder", "estimate_tokens",
-    "import_schema", "new_id", "now_ms", "offer", "validate",
+    "ImportTurn", "Interrupted", "Item", "Layer", "Ledger", "LedgerError", "LegalHold",
+    "LiveCall", "LiveTurn", "Locked", "Message", "MessageCodeblock", "MessageDone",
+    "MessageFile", "MessageLint", "MessageRole", "MessageSource", "MissingExtra", "MisusedCall",
+    "ModelConfig", "ModelUsage", "Move", "MoveReason", "NameTaken", "NewerLedger", "Node",
+    "NotALedger", "NotFound", "OfferedTool", "OutcomeUnknown", "Passage", "PermissionReview",
+    "Permissions", "Policy", "Problem", "Proposal", "ProviderFormat", "Query", "Queue",
+    "QueueEntry", "QueueLimits", "QueueMode", "QueueStatus", "Queued", "Ranking", "ReadOnly",
+    "Reason", "Recalled", "RedactedPlace", "Redaction", "RedactionPreview", "Refused", "Repair",
+    "Replaced", "Request", "RequestRefused", "ResultItem", "RetainedSession", "RetentionAction",
+    "RetentionPolicy", "RetentionReport", "RetentionRule", "Rollup", "Route", "RunEvent",
+    "SearchFacets", "Selection", "Session", "SessionStatus", "SessionUsage", "Setting",
+    "Severity", "SmartFork", "Snippet", "Spent", "Started", "Steered", "StoreUnavailable",
+    "Strategy", "Subagent", "Task", "TaskCall", "TaskMessage", "TaskStatus", "TextItem",
+    "TextPiece", "ThinkingItem", "ThinkingPiece", "Thread", "ThreadMatch", "ThreadMatches",
+    "Tool", "ToolCall", "ToolCount", "ToolExample", "ToolExamples", "ToolInvocation",
+    "ToolUsage", "ToolUse", "Touch", "Touched", "TouchedFile", "Tree", "Trigger", "Turn",
+    "TurnFields", "TurnRole", "TurnStatus", "TurnType", "Unreachable", "Usage", "UsageBy",
+    "UsageLine", "UsagePart", "UsageReport", "Used", "Verification", "VisibleTurn",
+    "WrittenFile", "add_strategy", "embedder", "estimate_tokens", "import_schema", "new_id",
+    "now_ms", "offer", "validate",
 ]
 # fmt: on
 

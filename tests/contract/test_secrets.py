@@ -34,7 +34,9 @@ NO_TEXT = frozenset(
     compactions.trigger message_files.kind message_lints.lint_source message_lints.severity
     message_codeblocks.language places.model places.provider places.persona_id places.thread_key
     bus_tasks.completion_status bus_messages.role ledger_settings.*
-    evidence.* evidence_checkpoints.*""",
+    evidence.* evidence_checkpoints.*
+    redactions.* redacted_places.* redacted_spans.* redacted_values.* redacted_ids.*
+    retention_runs.*""",
     )
 )
 

@@ -98,6 +98,8 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "verify": "verify",
         "prove": "prove demo",
         "checkpoint": f"checkpoint --to {tmp_path / 'checkpoints'}",
+        "redact": "redact --kind all --dry-run",
+        "retention": "retention --dry-run",
         "recover": "recover",
         "doctor": "doctor",
         "token": "token list",
@@ -107,7 +109,7 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "restore": f"restore {tmp_path / 'saved.db'} {tmp_path / 'back.db'}",
         "salvage": f"salvage {tmp_path / 'saved.db'} {tmp_path / 'salvaged.db'}",
     }
-    assert set(answers) == set(COMMANDS) - {"watch", "serve", "mcp", "hook"}
+    assert set(answers) == set(COMMANDS) - {"watch", "serve", "mcp", "hook", "decrypt"}
     for name, words in answers.items():
         answer = json.loads(printed(f"agents-ledger {words} --json", ledger))
         told = re.search(r"^JSON: (.*?)(?=\n\n|\Z)", SECTIONS[name], re.M | re.S)

@@ -15,7 +15,8 @@ import zstandard
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.ledger.projection.source_records import Growth, Sources, pack, unpack
+from agents_ledger.ledger.projection.archive_reader import pack, unpack
+from agents_ledger.ledger.projection.source_records import Growth, Sources
 from agents_ledger.model.imports.sources import SourceFile
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths, result

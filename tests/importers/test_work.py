@@ -20,7 +20,7 @@ from agents_ledger.importers.transcript.copy_detection import Heads
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projection import reconcile
 from agents_ledger.ledger.projection import sessions as projected_sessions
-from agents_ledger.ledger.projection.source_records import TAIL_BYTES
+from agents_ledger.ledger.projection.archive_reader import TAIL_BYTES
 from agents_ledger.model.imports.sources import DerivedSession, SourceFile
 from agents_ledger.store.database import Database, Row, Transaction, Work
 from agents_ledger.store.sqlite.statements import Statements

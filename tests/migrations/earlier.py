@@ -53,6 +53,18 @@ def _native_origin_and_task_messages(raw: Raw) -> None:
     raw.execute("ALTER TABLE messages DROP COLUMN timestamp")
 
 
+def _redaction(raw: Raw) -> None:
+    for table in (
+        "retention_runs",
+        "redacted_ids",
+        "redacted_values",
+        "redacted_spans",
+        "redacted_places",
+        "redactions",
+    ):
+        raw.execute(f"DROP TABLE {table} {'' if raw.engine == 'sqlite' else 'CASCADE'}")
+
+
 # Migrations that only replace functions of the server need no undoing.
 UNDO: dict[int, Callable[[Raw], None]] = {
     22: _native_origin_and_task_messages,
@@ -60,4 +72,5 @@ UNDO: dict[int, Callable[[Raw], None]] = {
     25: _long_cache_writes,
     27: _settings_and_deleted_sessions,
     29: _evidence,
+    31: _redaction,
 }

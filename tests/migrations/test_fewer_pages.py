@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from agents_ledger import Ledger, ToolCall
 from agents_ledger.store import migrations
+from tests.migrations.earlier import downgrade
 from tests.raw import Raw
 
 DAY_MS = 86_400_000
@@ -39,6 +40,7 @@ def test_a_ledger_of_the_version_before_keeps_what_is_being_written(
         turn = ledger.turn("a", "Weigh again.")
         turn.__enter__()
         turn.stream("It we")
+        downgrade(address, to=30)
         with Raw(address) as raw:
             for statement in BEFORE:
                 raw.execute(statement)

@@ -24,6 +24,7 @@ from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.installation import settings
 from agents_ledger.model.queue import QueueLimits
+from agents_ledger.model.retention import LegalHold, RetentionPolicy, RetentionRule
 from agents_ledger.model.turns import TurnRole
 
 
@@ -126,6 +127,7 @@ class Policy(_PolicyTable, frozen=True):
     queue: QueueLimits = QueueLimits()  # the line of messages before each session
     context: ContextLimits = ContextLimits()  # when sessions are compacted
     workers: Workers = Workers()  # delegation
+    retention: RetentionPolicy = RetentionPolicy()  # how long conversations are kept
 
     def persona(self, persona_id: str) -> Persona:
         """A persona. A policy without personas allows every persona all tools and credentials."""
@@ -252,7 +254,13 @@ def _suggestion(error: str) -> str:
     from difflib import get_close_matches
 
     unknown = error.partition("unknown field `")[2].partition("`")[0]
-    tables: list[type[Struct]] = [*_PolicyTable.__subclasses__(), QueueLimits]
+    tables: list[type[Struct]] = [
+        *_PolicyTable.__subclasses__(),
+        QueueLimits,
+        RetentionPolicy,
+        RetentionRule,
+        LegalHold,
+    ]
     names = sorted({name for table in tables for name in table.__struct_fields__})
     similar = " or ".join(map(repr, get_close_matches(unknown, names, 2)))
     question = f"Did you mean {similar}? " if similar else ""

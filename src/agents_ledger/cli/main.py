@@ -60,9 +60,12 @@ SECTIONS = {
         "copy": ("transfer.copies", "Copy a ledger to a new address and verify the copy."),
         "backup": ("transfer.copies", "Back up the ledger to a new file and verify it."),
         "restore": ("transfer.copies", "Restore a backup to a new ledger and verify it."),
+        "decrypt": ("transfer.copies", "Decrypt an encrypted backup or export."),
     },
     "Privacy": {
         "secrets": ("privacy.secrets", "List the secrets in the ledger by kind and session."),
+        "redact": ("privacy.redact", "Remove values from the ledger for good."),
+        "retention": ("privacy.retention", "Archive, redact or purge what the policies name."),
     },
     "Evidence": {
         "verify": ("health.evidence", "Verify that nothing was changed since it was recorded."),
@@ -94,6 +97,7 @@ OTHER_NAMES = {
     "rm": "archive", "delete": "archive", "remove": "archive", "sync": "import", "load": "import",
     "dump": "export", "save": "export", "web": "up", "ui": "up", "start": "up", "dashboard": "up",
     "server": "serve", "check": "audit", "status": "doctor", "repair": "salvage",
+    "erase": "redact", "scrub": "redact", "purge": "retention",
     "help": "--help", "version": "--version",
 }  # fmt: skip
 PIPE_CLOSED = 141

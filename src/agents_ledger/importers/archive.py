@@ -18,20 +18,42 @@ from agents_ledger.importers.parsing import files
 from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.port.source import Source
 from agents_ledger.importers.transcript.copy_detection import HEAD_BYTES, TRIED, Heads
+from agents_ledger.ledger.projection.archive_reader import TAIL_BYTES, tail_hash
 from agents_ledger.ledger.projection.source_records import (
     NO_BASE,
-    TAIL_BYTES,
+    Cleaned,
     Growth,
     Looks,
     Sources,
-    tail_hash,
 )
 from agents_ledger.model.errors import Conflict, LedgerError, Refused, StoreUnavailable
-from agents_ledger.model.imports.sources import Fault, SourceFile, SourceKind
+from agents_ledger.model.imports.sources import PURGED, Fault, SourceFile, SourceKind
 
 COMPRESSED_IN_THREAD = 64 << 10  # less is compressed before a thread has started
 # zstd releases the GIL; a second process for deriving cost more CPU (docs/decisions/0027).
 COMPRESSION_THREADS = 2  # compressing is a sixth of an import
+
+
+NOTHING_NEW = Cleaned(b"", ())
+
+
+def _whole_records(chunks: Iterator[bytes], kind: SourceKind) -> Iterator[bytes]:
+    """The same bytes, cut between records only; those before an error come before it."""
+    rest = b""
+    failure: Exception | None = None
+    try:
+        for chunk in chunks:
+            rest += chunk
+            end = rest.rfind(b"\n") + 1 if kind == "lines" else 0
+            if end:
+                yield rest[:end]
+                rest = rest[end:]
+    except (Refused, OSError) as error:
+        failure = error
+    if rest:
+        yield rest
+    if failure is not None:
+        raise failure
 
 
 class Archiver:
@@ -113,6 +135,8 @@ class Archiver:
     def _add(self, file: HistoryFile) -> None:
         path, source = file.path, file.source
         archived = self._sources.file(files.logical_path(path))
+        if archived is not None and archived.derived_version == PURGED:
+            return
         exclusion = ExcludedFolders.of(file.exclude).row_exclusion(source, path)
         if archived and row_archive.is_unchanged(archived, path, source.tables, exclusion):
             self._count_excluded(archived, exclusion)
@@ -202,7 +226,8 @@ class Archiver:
         offset = 0
         try:
             for data in files.chunks(path, opened, 0, self._limits.chunk_bytes):
-                if data != self._sources.read(known.id, offset, len(data)):
+                on_disk = self._sources.as_archived(known, offset, data)
+                if on_disk != self._sources.read(known.id, offset, len(data)):
                     return False
                 offset += len(data)
         except Refused as error:
@@ -220,7 +245,7 @@ class Archiver:
             first = opened.read(min(known.kept_bytes, TAIL_BYTES))
             opened.seek(max(0, known.kept_bytes - TAIL_BYTES))
             last = opened.read(min(known.kept_bytes, TAIL_BYTES))
-            return known.tail_hash == tail_hash(first, last)
+            return self._has_tail(known, first, last)
         first, last, size = b"", b"", 0
         for chunk in files.chunks(path, opened, 0, self._limits.chunk_bytes):
             data = chunk[: known.kept_bytes - size]
@@ -229,7 +254,13 @@ class Archiver:
             size += len(data)
             if size >= known.kept_bytes:
                 break
-        return known.tail_hash == tail_hash(first, last)
+        return self._has_tail(known, first, last)
+
+    def _has_tail(self, known: SourceFile, first: bytes, last: bytes) -> bool:
+        end = known.kept_bytes - len(last)
+        return known.tail_hash == tail_hash(
+            self._sources.as_archived(known, 0, first), self._sources.as_archived(known, end, last)
+        )
 
     def _append(
         self, archived: SourceFile, file: HistoryFile, opened: BinaryIO, base: SourceFile | None
@@ -241,8 +272,10 @@ class Archiver:
         if size:
             first = self._sources.read(archived.id, 0, TAIL_BYTES)
             last = self._sources.read(archived.id, max(0, size - TAIL_BYTES), TAIL_BYTES)
-        chunks = files.chunks(file.path, opened, size, self._limits.chunk_bytes)
-        data = next(chunks, b"")
+        chunks = self._cleaned(
+            archived, files.chunks(file.path, opened, size, self._limits.chunk_bytes)
+        )
+        data, overwritten = next(chunks, NOTHING_NEW)
         # A fork begins with copies, which take little room when compressed against the original.
         if size == 0 and archived.kind == "lines":
             base = base or self._original(archived, data)
@@ -252,27 +285,44 @@ class Archiver:
             tail = tail_hash(first, last)
             self.read_bytes += len(data)
             following = self._next_chunk(chunks, file)
-            if not following:
+            if not (following and following.data):
                 break
             # The size stays -1 until all is archived: after an interruption the next import
             # continues.
             archived = self._sources.append(
-                archived, data, size=-1, mtime_ns=0, tail=tail, base=base
+                archived,
+                data,
+                size=-1,
+                mtime_ns=0,
+                tail=tail,
+                overwritten=overwritten,
+                base=base,
             )
-            data = following
-        looks: Looks = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "tail": tail}
+            data, overwritten = following
+        looks: Looks = {
+            "size": status.st_size,
+            "mtime_ns": status.st_mtime_ns,
+            "tail": tail,
+            "overwritten": overwritten,
+        }
         if following is None:
             looks |= {"size": -1, "mtime_ns": 0}  # the next import continues
         self._add_to_batch(file, archived, data, looks, base)
 
-    def _next_chunk(self, chunks: Iterator[bytes], file: HistoryFile) -> bytes | None:
+    def _cleaned(self, file: SourceFile, chunks: Iterator[bytes]) -> Iterator[Cleaned]:
+        """The chunks without what must not come in; each then ends with a record."""
+        if not self._sources.cleans:
+            return (Cleaned(data, ()) for data in chunks)
+        return (self._sources.cleaned(file, data) for data in _whole_records(chunks, file.kind))
+
+    def _next_chunk(self, chunks: Iterator[Cleaned], file: HistoryFile) -> Cleaned | None:
         """The next chunk; empty at the end and where the rest is damaged; None if it cannot be read
         now."""
         try:
-            return next(chunks, b"")
+            return next(chunks, NOTHING_NEW)
         except Refused as error:
             self._report(file, error)
-            return b""
+            return NOTHING_NEW
         except OSError as error:
             self._report(file, error)
             self.failed += 1

@@ -19,6 +19,7 @@ from agents_ledger.importers import session_titles
 from agents_ledger.importers.archive import Archiver
 from agents_ledger.importers.discovery import HistoryFile, Unrecognised, empty_files, files_at
 from agents_ledger.importers.exclusion import ExcludedCounts
+from agents_ledger.importers.kept_ids import keeping_ids
 from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.port.source import Source
@@ -248,6 +249,29 @@ class Importer:
     ) -> set[str]:
         """Derive families, again and again with those they turn out to share turns with. With
         `merged`, families that share turns with others are only added there."""
+        derived = self._derived(source, families, superseded=superseded, merged=merged)
+        if derived is None:
+            return set()
+        files, derivation, names = derived
+        self._reconcile(source, files, derivation, names, on_error)
+        return {file.family for file in files.values()}
+
+    def outline(self, source: Source, family: str) -> tuple[list[SourceFile], Derivation]:
+        """The files that a family is derived from and what they give; nothing is written."""
+        derived = self._derived(source, [family], superseded=True)
+        if derived is None:
+            return [], Derivation(turns=(), sessions=())
+        return list(derived[0].values()), derived[1]
+
+    def _derived(
+        self,
+        source: Source,
+        families: Sequence[str],
+        *,
+        superseded: bool = False,
+        merged: MergeGroups | None = None,
+    ) -> tuple[dict[int, SourceFile], Derivation, Names] | None:
+        """What families give with all they share turns with; None: they were added to `merged`."""
         files = self._files(source, families, superseded)
         version = 0 if superseded else source.version
         while True:
@@ -255,7 +279,8 @@ class Importer:
             material = Material(
                 self.sources, ordered, version, self.sources.titles_of, self._limits
             )
-            derivation = structs.replace(source.derive(material), firsts=material.firsts)
+            derivation = keeping_ids(source.derive(material), self.sources.redacted_ids)
+            derivation = structs.replace(derivation, firsts=material.firsts)
             if merged is not None:
                 check_related(families, derivation.turns, files)
             names = self._projector.names_of(derivation)
@@ -264,11 +289,10 @@ class Importer:
             related = {self.sources.file_by_id(file_id).family for file_id in shared}
             related -= derived  # superseded states of these
             if merged is not None and merged.merge(source, families, related, names):
-                return set()
+                return None
             more = self._files(source, related, superseded)
             if more.keys() <= files.keys():
-                self._reconcile(source, files, derivation, names, on_error)
-                return derived
+                return files, derivation, names
             files |= more
             del derivation, names  # before the larger ones are made
 

@@ -301,21 +301,30 @@ class RequestRun:
 
     def _store(self, key: ImportKey, item: ArchivedItem, outcome: ImportStatus) -> ImportStatus:
         """Archive an item; its outcome, that of the first time if it was archived before."""
-        data = encoded(item)
-        if len(data) > ITEM_MAX:
-            problem = f"has {len(data):,} bytes; at most {ITEM_MAX:,} are allowed"
+        encoded_item = encoded(item)
+        if len(encoded_item) > ITEM_MAX:
+            problem = f"has {len(encoded_item):,} bytes; at most {ITEM_MAX:,} are allowed"
             raise InvalidItem("item_too_large", problem=problem)
         sources = self.importer.sources
         path = key.path()
         cursor = encoded(_ImportNote(self.request.idempotency_key, outcome)).decode()
         for attempt in range(TRIES):
             latest = sources.file(path)
+            file = self._begin(path, latest)
+            data, overwritten = sources.cleaned(file, encoded_item)
             if latest is not None and b"".join(sources.stream(latest.id)) == data:
                 note = _note(latest)
                 return note.outcome if note is not None else outcome
             try:
-                file = self._begin(path, latest)
-                sources.append(file, data, size=len(data), mtime_ns=0, cursor=cursor, base=latest)
+                sources.append(
+                    file,
+                    data,
+                    size=len(data),
+                    mtime_ns=0,
+                    cursor=cursor,
+                    overwritten=overwritten,
+                    base=latest,
+                )
                 break
             except (Conflict, Refused):  # a concurrent request for this session
                 if attempt == TRIES - 1:

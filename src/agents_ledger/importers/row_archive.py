@@ -33,7 +33,7 @@ from agents_ledger.importers.parsing.table_scan import (
 )
 from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.port.source import RowFilter, SelectRows, Table
-from agents_ledger.ledger.projection.source_records import Looks, Sources
+from agents_ledger.ledger.projection.source_records import Cleaned, Looks, Sources, Span
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.imports.records import RowRecord, digest, frame, records
 from agents_ledger.model.imports.sources import SourceFile
@@ -96,20 +96,27 @@ def archive_rows(
     state = databases.state(path)
     new_rows = _NewRows(sources, file, tables, exclusion.make_filter, limits)
     batch, size, number = [], 0, 0
+    overwritten: list[Span] = []
     # Until all is archived the old cursor stays: after an interruption no row is missed.
     cursor_before = file.cursor_json
     try:
         with databases.snapshot(path, limits) as connection:
-            for data in new_rows.frames(connection):
+            for data, spans in new_rows.frames(connection):
+                overwritten += [Span(size + span.start, span.length) for span in spans]
                 batch.append(data)
                 size, number = size + len(data), number + 1
                 if size >= BATCH_BYTES:
                     # The size stays -1 until all is archived: after an interruption the next import
                     # compares all rows again.
                     file = sources.append(
-                        file, b"".join(batch), size=-1, mtime_ns=0, cursor=cursor_before
+                        file,
+                        b"".join(batch),
+                        size=-1,
+                        mtime_ns=0,
+                        cursor=cursor_before,
+                        overwritten=overwritten,
                     )
-                    batch, size = [], 0
+                    batch, overwritten, size = [], [], 0
     except sqlite3.Error as error:
         raise Refused(f"cannot be read as a database: {error}") from error
     looks: Looks = {"size": -1, "mtime_ns": 0, "cursor": cursor_before}
@@ -123,6 +130,7 @@ def archive_rows(
         )
         encoded = msgspec.json.encode(cursor).decode()
         looks = {"size": state.size, "mtime_ns": state.mtime_ns, "cursor": encoded}
+    looks["overwritten"] = overwritten
     file = sources.append(file, b"".join(batch), **looks)
     return ArchivedRows(file, number, tuple(new_rows.faults), new_rows.is_whole)
 
@@ -157,22 +165,25 @@ class _NewRows:
         self._excluded_before = set(cursor.excluded_sessions)
         self._archived: dict[bytes, bytes] | None = None
 
-    def frames(self, connection: sqlite3.Connection) -> Iterator[bytes]:
+    def frames(self, connection: sqlite3.Connection) -> Iterator[Cleaned]:
         """The frames of new and changed rows, in the order they were written."""
         row_filter = self._row_filter(connection)
         for scanned in self._scan_tables(connection):
             row = row_filter(scanned.row) if row_filter is not None else scanned.row
             if row is None:
                 continue
-            data = frame(row)
+            cleaned = self._framed(row)
             # Read only when it is needed: a table that grows has no rows to compare.
-            if scanned.is_new or self._digests().get(row.identity) != digest(data):
+            if scanned.is_new or self._digests().get(row.identity) != digest(cleaned.data):
                 for value in scanned.large_values:
-                    yield from value.frames()
-                yield data
+                    yield from (Cleaned(data, ()) for data in value.frames())
+                yield cleaned
         if row_filter is not None:
             self._report(row_filter.without_project, WITHOUT_PROJECT)
             self._report(row_filter.uncertain, UNCERTAIN)
+
+    def _framed(self, row: RowRecord) -> Cleaned:
+        return self._sources.cleaned(self._file, frame(row))
 
     def _report(self, sessions: set[str] | frozenset[str], what: str) -> None:
         if sessions:
@@ -218,7 +229,7 @@ class _NewRows:
             if not table.is_small:
                 yield _ScannedRow(row, continues, large)
                 continue
-            cursor.digests[identity] = digest(frame(row)).hex()
+            cursor.digests[identity] = digest(self._framed(row).data).hex()
             if before.digests.get(identity) != cursor.digests[identity]:
                 yield _ScannedRow(row, bool(before.digests), large)
         self._finish(table, cursor, scan)

@@ -23,7 +23,8 @@ from agents_ledger.importers.pipeline import Importer
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
 from agents_ledger.integrations.threads import checked, in_thread
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.projection.source_records import TAIL_BYTES, Sources, tail_hash
+from agents_ledger.ledger.projection.archive_reader import TAIL_BYTES, tail_hash
+from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.errors import Conflict, LedgerError, NotFound
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.imports.sources import SourceFile
@@ -217,14 +218,16 @@ class LedgerSessionStore(SessionStore):
                 fresh.setdefault(uuid, entry)
         if not fresh:
             return 0
-        data = b"".join(json.dumps(entry).encode() + b"\n" for entry in fresh.values())
+        lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in fresh.values())
+        data, overwritten = self._sources.cleaned(file, lines)
         grown = self._sources.append(
             file,
             data,
             size=file.kept_bytes + len(data),
             mtime_ns=now_ms() * 1_000_000,
             tail=tail_hash(seen.first + data[:TAIL_BYTES], seen.last + data[-TAIL_BYTES:]),
-            cursor=self._folded(key, file, list(fresh.values())),
+            cursor=self._folded(key, file, _entries(data)),
+            overwritten=overwritten,
         )
         seen.file_id = grown.id
         seen.more(data, {uuid for uuid in fresh if not uuid.startswith("\0")})

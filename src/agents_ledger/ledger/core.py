@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,7 @@ from agents_ledger.store.database import Database, Work, open_database
 
 if TYPE_CHECKING:
     from agents_ledger.ledger.evidence.notary import Notary
+    from agents_ledger.ledger.projection.archive_reader import Edit
     from agents_ledger.ledger.search.vectors import Filler
     from agents_ledger.model.agents.embedding import Embedder
     from agents_ledger.model.imports.requests import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         ImportRequest,
         ImportResponse,
     )
+    from agents_ledger.model.imports.sources import Renaming
 
 
 T = TypeVar("T")
@@ -32,6 +34,7 @@ T = TypeVar("T")
 # every call would run one each time.
 AUDIT_EVERY_MS = 60_000
 SETTING_FRESH_MS = 1000
+_MASKING = ([("mask",)], [("redact",)])
 SECRETS = "secrets"  # the setting that says what is done about them
 
 
@@ -49,6 +52,8 @@ class Core:
         self._shows = False  # what it reads is shown to people or agents
         self._masks = False
         self._setting_read_at = 0
+        self._redactions = 0  # as last counted
+        self._redactions_read_at = 0
         self._closed = False
 
     @classmethod
@@ -61,6 +66,7 @@ class Core:
         An error that a missing or malformed row could cause starts an audit: if a rule is broken,
         Damaged is raised; otherwise the error is a bug and is raised as it is.
         """
+        self._heed_redactions()
         try:
             return self.as_shown(self.db.read_anywhere(work))
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -69,6 +75,20 @@ class Core:
                 raise
             finding = f"{broken.rule} {broken.id} {broken.detail}".rstrip()
             raise Damaged(f"{self.db.address} is damaged: {finding}") from error
+
+    def _heed_redactions(self) -> None:
+        """Forget what was read before another process removed something, a second later at most."""
+        now = now_ms()
+        if abs(now - self._redactions_read_at) > SETTING_FRESH_MS:
+            count = self.db.read(lambda tx: tx.run("redactions_count"))[0][0]
+            self._redactions_read_at = now
+            if count != self._redactions:
+                self._redactions = count
+                self.db.forget_read()
+
+    def forget_read(self) -> None:
+        """Forget what was read: something was removed."""
+        self.db.forget_read()
 
     def show(self) -> None:
         """From now on, what is read is shown to people or agents: secrets in it are masked, if the
@@ -92,7 +112,7 @@ class Core:
         now = now_ms()
         if abs(now - self._setting_read_at) > SETTING_FRESH_MS:
             rows = self.db.read(lambda tx: tx.run("setting", name=SECRETS))
-            self._masks, self._setting_read_at = rows == [("mask",)], now
+            self._masks, self._setting_read_at = rows in _MASKING, now
         return self._masks
 
     def write(self, work: Work[T]) -> T:
@@ -140,6 +160,7 @@ class Core:
         failed = live.recover(self.db)
         if self._notary is None:
             self.watch_evidence()
+        self._finish_redactions()
         self._recovered_at = now_ms()
         return failed
 
@@ -155,6 +176,14 @@ class Core:
         """Called after a write that does not concern the word index."""
         if self._notary is not None:
             self._notary.written()
+
+    def _finish_redactions(self) -> None:
+        """What a process that died had removed may still be in free pages."""
+        if self.db.read(lambda tx: tx.run("unscrubbed_redactions")):
+            from agents_ledger.ledger.maintenance.redaction.redactions import Redactions
+
+            with suppress(StoreUnavailable):
+                Redactions(self).finish()
 
     def index_is_due(self) -> bool:
         """Called after every write: whether to check what waits for the index."""
@@ -193,7 +222,7 @@ class Core:
                 pass
 
     def import_sessions(self, request: ImportRequest | Mapping[str, Any]) -> ImportResponse:
-        # The only import of a higher layer: requests are archived and derived by the importers.
+        # Here and below higher layers are imported: what is archived is derived by the importers.
         from agents_ledger.importers.requests import import_sessions
         from agents_ledger.ledger.ledger import Ledger
 
@@ -204,6 +233,25 @@ class Core:
         from agents_ledger.ledger.ledger import Ledger
 
         return import_chunk(Ledger(self), chunk)
+
+    def derive_again(self, families: Sequence[tuple[str, str]]) -> None:
+        """Derive families of archived files again, each named with its source."""
+        if families:
+            from agents_ledger.importers.rederiving import derive_again
+            from agents_ledger.ledger.ledger import Ledger
+
+            derive_again(Ledger(self), families)
+
+    def renamings(
+        self, families: Sequence[tuple[str, str]], edits: Mapping[int, Sequence[Edit]]
+    ) -> list[Renaming]:
+        """What the ids of families would stand for if their files were overwritten so."""
+        if not families:
+            return []
+        from agents_ledger.importers.rederiving import renamings
+        from agents_ledger.ledger.ledger import Ledger
+
+        return renamings(Ledger(self), families, edits)
 
     def embed(self, embedder: Embedder, *, behind: bool) -> int:
         from agents_ledger.ledger.search.vectors import Filler, embed

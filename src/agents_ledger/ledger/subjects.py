@@ -23,6 +23,8 @@ from agents_ledger.model.turns import Turn
 if TYPE_CHECKING:
     from agents_ledger.ledger.evidence.evidence import Evidence
     from agents_ledger.ledger.maintenance.access_tokens import Tokens
+    from agents_ledger.ledger.maintenance.redaction.redactions import Redactions
+    from agents_ledger.ledger.maintenance.retention import Retention
     from agents_ledger.ledger.maintenance.secrets import Secrets
     from agents_ledger.ledger.projection.import_requests import ImportRequests
     from agents_ledger.ledger.projection.reconcile import Projector
@@ -74,6 +76,20 @@ class Subjects(ReadVerbs):
         from agents_ledger.ledger.maintenance.secrets import Secrets
 
         return Secrets(self._core)
+
+    @property
+    def redactions(self) -> Redactions:
+        """What was removed from this ledger for good, and the verb that removes."""
+        from agents_ledger.ledger.maintenance.redaction.redactions import Redactions
+
+        return Redactions(self._core)
+
+    @property
+    def retention(self) -> Retention:
+        """Runs of the retention policy."""
+        from agents_ledger.ledger.maintenance.retention import Retention
+
+        return Retention(self._core)
 
     def for_people(self) -> Self:
         """This ledger, for showing: secrets in what its verbs read are masked if it is set so."""

@@ -195,6 +195,13 @@ class Database(Protocol):
     def save_to(self, file: Path) -> bool:
         """Fill an empty file with the ledger as it is now. False: this engine has no files."""
 
+    def forget_read(self) -> None:
+        """Forget what was read before and kept because it never changes."""
+
+    def scrub(self) -> bool:
+        """Clear free pages and the log of what was removed, as far as the engine can; False if
+        somebody still reads what was there before."""
+
     def facts(self) -> dict[str, Any]:
         """What only the engine knows of itself and of where it keeps the ledger."""
 

@@ -75,3 +75,32 @@ def append_durably(file: Path, text: str) -> None:
             os.close(fd)
     except OSError as error:
         raise StoreUnavailable(f"cannot append to {file}: {error.strerror}") from error
+
+
+KEY_BYTES = 32
+
+
+def private_key(path: Path, *, create: bool) -> bytes | None:
+    """The random key in a file that only its owner can read; None if there is none yet."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        if not create:
+            return None
+    except OSError as error:
+        raise ReadOnly(f"cannot read the key {path}: {error.strerror}") from error
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unfinished = new_private_file(path)
+        unfinished.write_bytes(os.urandom(KEY_BYTES))
+        _sync(unfinished)
+        try:
+            os.link(unfinished, path)  # another process may have been quicker: its key stays
+        except FileExistsError:
+            pass
+        finally:
+            unfinished.unlink()
+        sync_folder(path.parent)
+        return path.read_bytes()
+    except OSError as error:
+        raise ReadOnly(f"cannot make the key {path}: {error.strerror}") from error

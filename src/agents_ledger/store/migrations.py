@@ -34,6 +34,17 @@ _ADDED_TABLES = {
     "evidence": "position BIGINT, kind TEXT, subject TEXT, move_id BIGINT, opening BLOB, hash BLOB,"
     " payload TEXT",
     "evidence_checkpoints": "size BIGINT, peaks BLOB, note TEXT, taken_at BIGINT",
+    "redactions": (
+        "id TEXT, reason TEXT, actor TEXT, selection_json TEXT, started_at BIGINT,"
+        " finished_at BIGINT, scrubbed_at BIGINT, purges BIGINT, places BIGINT, spans BIGINT,"
+        " turns BIGINT"
+    ),
+    "redacted_places": (
+        "redaction_id TEXT, table_name TEXT, row_key TEXT, column_name TEXT, turn_id TEXT"
+    ),
+    "retention_runs": (
+        "id TEXT, started_at BIGINT, finished_at BIGINT, actor TEXT, report_json TEXT"
+    ),
 }
 _TABLES: dict[Engine, str] = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",

@@ -37,3 +37,9 @@ class SealedCache:
             while self._length > self._max:
                 oldest = next(iter(self._values))
                 self._length -= self._values.pop(oldest)[1]
+
+    def clear(self) -> None:
+        """Forget everything: something was removed from the ledger."""
+        with self._guard:
+            self._values.clear()
+            self._length = 0

@@ -44,6 +44,7 @@ from agents_ledger.web.api import (
     chat,
     imports,
     live_turns,
+    redactions,
     reports,
     sessions,
     turns,
@@ -80,7 +81,7 @@ def _routes(*modules: ModuleType) -> list[ControllerRouterHandler]:
     return [route for module in modules for route in module.ROUTES]
 
 
-API = _routes(sessions, turns, live_turns, reports, imports, admin, chat, changes)
+API = _routes(sessions, turns, live_turns, reports, imports, admin, redactions, chat, changes)
 PAGES = _routes(
     home,
     session_pages,

@@ -23,7 +23,7 @@ LINES = 50
 @click.option(
     "--set",
     "handling",
-    type=click.Choice(["report", "mask"]),
+    type=click.Choice(["report", "mask", "redact"]),
     help="What the ledger does about secrets from now on.",
 )
 @limit_option(LINES, "lines")

@@ -18,9 +18,11 @@ from agents_ledger.cli.command import (
     until_option,
 )
 from agents_ledger.cli.terminal import note
+from agents_ledger.cli.transfer.passphrase import passphrase
 from agents_ledger.exporters.exporting import Export, Form
 from agents_ledger.exporters.private_files import open_new
 from agents_ledger.model.context.items import PROVIDER_FORMATS
+from agents_ledger.model.encryption import EncryptingWriter, check_available
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.secrets.masking import Masked, review
 from agents_ledger.model.text import humanize
@@ -54,6 +56,7 @@ class ExportRequest(NamedTuple):
     mask: bool
     all: bool
     selection: dict[str, Any]  # of sessions, with --all
+    passphrase: str | None = None
 
     @property
     def form_or_default(self) -> str:
@@ -108,6 +111,7 @@ class ExportRequest(NamedTuple):
 @click.option("--full", is_flag=True, help="Include long results completely, in Markdown and HTML.")
 @click.option("--no-subagents", is_flag=True, help="Omit the threads of subagents.")
 @click.option("--no-mask", is_flag=True, help="Do not mask secrets.")
+@click.option("--encrypt", is_flag=True, help="With --output: encrypt with a passphrase.")
 @click.option(
     "--review", "only_review", is_flag=True, help="List what would be masked; export nothing."
 )
@@ -126,6 +130,7 @@ def export(
     full: bool,
     no_subagents: bool,
     no_mask: bool,
+    encrypt: bool,
     only_review: bool,
     file: str | None,
     only_list: bool,
@@ -138,7 +143,17 @@ def export(
     """
     selection["project"] = project_folder(selection["project"])
     request = ExportRequest(
-        target, form, output, provider, last, full, not no_subagents, not no_mask, all_, selection
+        target,
+        form,
+        output,
+        provider,
+        last,
+        full,
+        not no_subagents,
+        not no_mask,
+        all_,
+        selection,
+        _passphrase(output, form, file) if encrypt else None,
     )
     if file is not None or only_list:
         _check_files(request, file, only_review=only_review)
@@ -160,7 +175,14 @@ def export(
             _write_all(run, ledger, request)
         else:
             exported = request.export(ledger, ledger.lookup(str(target)), request.form_or_default)
-            _write(run, exported, output)
+            _write(run, exported, output, request.passphrase)
+
+
+def _passphrase(output: str | None, form: str | None, file: str | None) -> str:
+    if output is None or form == "source" or file is not None:
+        raise click.UsageError("--encrypt needs --output, and does not apply to source files")
+    check_available()
+    return passphrase(is_new=True)
 
 
 def _check_files(request: ExportRequest, file: str | None, *, only_review: bool) -> None:
@@ -248,7 +270,7 @@ def _write_all(run: Invocation, ledger: Ledger, request: ExportRequest) -> None:
     for label in _targets(ledger, request):
         path = folder / f"{_file_name(label, names)}{extension}"
         exported = request.export(ledger, label, request.form_or_default)
-        _write_file(exported, path)
+        _write_file(exported, path, request.passphrase)
         written.append(str(path))
         masked += exported.masked
     if run.as_json:
@@ -270,7 +292,7 @@ def _file_name(label: str, taken: set[str]) -> str:
     return name
 
 
-def _write(run: Invocation, exported: Export, output: str | None) -> None:
+def _write(run: Invocation, exported: Export, output: str | None, chosen: str | None) -> None:
     if output is None:
         for piece in exported:
             run.out.piece(piece)
@@ -279,7 +301,7 @@ def _write(run: Invocation, exported: Export, output: str | None) -> None:
     path = Path(output)
     if path.is_dir():
         raise Refused(f"{path} is a folder", "Give the path of a new file.")
-    _write_file(exported, path)
+    _write_file(exported, path, chosen)
     if run.as_json:
         run.out.json(files=[str(path)], masked=exported.masked)
         return
@@ -287,9 +309,9 @@ def _write(run: Invocation, exported: Export, output: str | None) -> None:
     _print_masked(exported.masked)
 
 
-def _write_file(exported: Export, path: Path) -> None:
+def _write_file(exported: Export, path: Path, chosen: str | None) -> None:
     try:
-        opened = open_new(path, "t", encoding="utf-8", newline="\n")
+        opened = open_new(path, "b")
     except FileExistsError as error:
         raise Refused(f"{path} already exists", "Choose another path.") from error
     except OSError as error:
@@ -297,7 +319,13 @@ def _write_file(exported: Export, path: Path) -> None:
         raise Refused(message, "Choose a file in an existing, writable folder.") from error
     try:
         with opened:
-            opened.writelines(exported)
+            lines = (piece.encode() for piece in exported)
+            if chosen is None:
+                opened.writelines(lines)
+                return
+            with EncryptingWriter(opened, chosen) as writer:
+                for line in lines:
+                    writer.write(line)
     except BaseException:
         # A truncated file would look complete.
         path.unlink()

@@ -98,7 +98,7 @@ def _rule_unchecked(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]
 
 
 def _prompt_changed(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
-    """Every system prompt is stored under its own hash."""
+    """Every system prompt is stored under its own hash, unless something was removed from it."""
     for stored, content in tx.run("system_prompts"):
         if hash_prompt(content) != stored:
             yield stored, "content differs"

@@ -10,6 +10,7 @@ from agents_ledger.ledger.evidence.leaves import sequence
 from agents_ledger.ledger.maintenance import audit
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.turns import live
+from agents_ledger.model import encryption
 from agents_ledger.model.errors import Damaged, Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.text import humanize
@@ -93,8 +94,13 @@ def verify(address: str) -> None:
         raise Damaged(f"{address} is damaged, {humanize.count(len(findings), 'finding')}: {named}")
 
 
-def backup(source: str, file: str) -> Path:
-    """Write a verified copy of a ledger to a new file, while others write to the ledger."""
+def backup(source: str, file: str, *, passphrase: str | None = None) -> Path:
+    """Write a verified copy of a ledger to a new file, while others write to the ledger.
+
+    With a passphrase, the file is encrypted once it is verified.
+    """
+    if passphrase is not None:
+        encryption.check_available()
     target = Path(file)
     if target.exists():
         raise Refused(f"{target} exists already", "Name a file that does not exist.")
@@ -109,13 +115,53 @@ def backup(source: str, file: str) -> Path:
             copy(source, str(unfinished))
         # The file gets its name only when it is verified: a damaged backup must not look valid.
         verify(str(unfinished))
+        if passphrase is not None:
+            _encrypt(unfinished, passphrase)
         replace_durably(unfinished, target)
     finally:
         unfinished.unlink(missing_ok=True)
     return target
 
 
-def restore(file: str, target: str) -> Copied:
+def _encrypt(file: Path, passphrase: str) -> None:
+    """Replace a file by its encrypted content. The one without encryption is never named."""
+    encrypted = new_private_file(file)
+    with (
+        file.open("rb") as plain,
+        encrypted.open("wb") as opened,
+        encryption.EncryptingWriter(opened, passphrase) as writer,
+    ):
+        while data := plain.read(encryption.CHUNK_BYTES):
+            writer.write(data)
+    replace_durably(encrypted, file)
+
+
+def restore(file: str, target: str, *, passphrase: str | None = None) -> Copied:
     """Create a ledger from a backup, which is verified first."""
-    verify(file)
-    return copy(file, target)
+    if passphrase is None:
+        verify(file)
+        return copy(file, target)
+    plain = new_private_file(Path(file))
+    try:
+        decrypt(file, plain, passphrase)
+        verify(str(plain))
+        return copy(str(plain), target)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            plain.with_name(plain.name + suffix).unlink(missing_ok=True)
+
+
+def decrypt(file: str, target: Path, passphrase: str) -> None:
+    """Write the content of an encrypted file into an empty one."""
+    with Path(file).open("rb") as opened, target.open("wb") as plain:
+        for data in encryption.decrypted(opened, passphrase):
+            plain.write(data)
+
+
+def is_encrypted(file: str) -> bool:
+    """Whether a file is an encrypted backup or export."""
+    try:
+        with Path(file).open("rb") as opened:
+            return encryption.is_encrypted(opened.read(len(encryption.MAGIC)))
+    except OSError:
+        return False  # reading it reports why

@@ -6,22 +6,24 @@ against the previous one, as a copy is against its original. Nothing is ever del
 
 from __future__ import annotations
 
-import hashlib
-from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from functools import partial
-from io import BytesIO
+from functools import cached_property, partial
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 
 from msgspec import structs
 
-from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.core import SETTING_FRESH_MS, Core
 from agents_ledger.ledger.evidence import leaves
 from agents_ledger.ledger.evidence.leaves import BlockSeal
+from agents_ledger.ledger.maintenance.redaction.known import ImportFilter
+from agents_ledger.ledger.projection.archive_reader import (
+    ArchiveReader,
+    Edit,
+    SourceBlock,
+    edited,
+    pack,
+)
 from agents_ledger.model.errors import Conflict, NotFound
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.imports.sources import ImportCounts, SourceFile, SourceKind, SourceTitle
@@ -31,7 +33,7 @@ from agents_ledger.store.database import Row, Transaction, Work
 from agents_ledger.store.text import in_batches
 
 if TYPE_CHECKING:
-    from zstandard import ZstdCompressionDict
+    pass
 
 T = TypeVar("T")
 
@@ -39,26 +41,7 @@ BASE_MAX = 8 << 20  # bytes of a file that serve as a base
 # Files compressed against each other; the next has no base. To read the last, all before it are
 # decompressed.
 CHAIN_MAX = 16
-# Level 5 takes twice the time and saves 5 %.
-LEVEL = 4
-WINDOW_LOG = 24  # the window covers a block and its base
-TAIL_BYTES = 4096
-CACHED_BLOCKS = 3
-# So that a chain of generations is decompressed once.
-CACHED_BASES = 2
-BLOCKS_AT_ONCE = 8
-# Compressing against the longest base takes 70 MB, so it is done by one thread at a time.
-BASE_LOCK = Lock()
 NOT_KEPT = 0  # the id of a file that is not archived yet
-
-
-class SourceBlock(NamedTuple):
-    file_id: int
-    start: int
-    length: int
-    base_file_id: int | None
-    base_length: int | None  # bytes of its beginning; None: all of it
-    data: bytes
 
 
 class PackingBase(NamedTuple):
@@ -72,6 +55,13 @@ class PackingBase(NamedTuple):
 NO_BASE = PackingBase()
 
 
+class Span(NamedTuple):
+    """Bytes that were overwritten, because what they said was removed."""
+
+    start: int
+    length: int
+
+
 class Growth(NamedTuple):
     """New bytes of a file, ready to be archived."""
 
@@ -79,6 +69,14 @@ class Growth(NamedTuple):
     kept_before: int
     blocks: list[SourceBlock]
     seals: list[BlockSeal]  # of each block
+    overwritten: Sequence[Span] = ()
+
+
+class Cleaned(NamedTuple):
+    """New bytes of a file without what must not come in, and where it stood in them."""
+
+    data: bytes
+    overwritten: Sequence[Span]
 
 
 class Looks(TypedDict, total=False):
@@ -88,6 +86,7 @@ class Looks(TypedDict, total=False):
     mtime_ns: Required[int]
     tail: bytes | None
     cursor: str | None
+    overwritten: Sequence[Span]  # in these bytes, before they came here
 
 
 def is_own_file(path: Path) -> bool:
@@ -98,52 +97,14 @@ def is_own_file(path: Path) -> bool:
     return is_open_here(path)
 
 
-def tail_hash(head: bytes, tail: bytes) -> bytes:
-    """A hash of a file's first and its last archived bytes, to detect a rewritten file."""
-    return hashlib.sha256(head[:TAIL_BYTES] + b"\0" + tail[-TAIL_BYTES:]).digest()
-
-
-def _dictionary(base: bytes | None) -> ZstdCompressionDict | None:
-    import zstandard
-
-    return zstandard.ZstdCompressionDict(base, zstandard.DICT_TYPE_RAWCONTENT) if base else None
-
-
-def pack(data: bytes, base: bytes | None = None) -> bytes:
-    """Compress `data`; against `base`, which should have most of its content."""
-    with BASE_LOCK if base else nullcontext():
-        return _packed(data, base)
-
-
-def _packed(data: bytes, base: bytes | None) -> bytes:
-    import zstandard
-
-    size = len(data) + len(base or b"")
-    wide = {"window_log": min(WINDOW_LOG, max(10, size.bit_length()))}
-    # Hash tables large enough to find matches in all of the base.
-    if base:
-        wide |= dict.fromkeys(("hash_log", "chain_log"), min(22, max(10, size.bit_length() - 1)))
-    parameters = zstandard.ZstdCompressionParameters.from_level(LEVEL, source_size=size, **wide)
-    packing = zstandard.ZstdCompressor(compression_params=parameters, dict_data=_dictionary(base))
-    return packing.compress(data)
-
-
-def unpack(data: bytes, length: int, base: bytes | None = None) -> bytes:
-    import zstandard
-
-    return zstandard.ZstdDecompressor(dict_data=_dictionary(base)).decompress(
-        data, max_output_size=length
-    )
-
-
-class Sources:
+class Sources(ArchiveReader):
     """The archived files of a ledger, for importers and exporters."""
 
     def __init__(self, core: Core) -> None:
+        super().__init__(core.db.read)
         self._core = core
-        self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
-        self._starts: dict[int, list[int]] = {}
-        self._bases: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._filter: ImportFilter | None = None
+        self._filter_read_at = 0
 
     # -- files --------------------------------------------------------------------------------
 
@@ -151,11 +112,6 @@ class Sources:
         """The latest generation of a file."""
         rows = self._core.db.read(lambda tx: tx.run("source_file", path=path))
         return SourceFile(*rows[0]) if rows else None
-
-    def file_by_id(self, file_id: int) -> SourceFile:
-        return SourceFile(
-            *self._core.db.read(lambda tx: tx.run("source_file_by_id", id=file_id))[0]
-        )
 
     def find(self, file_id: int) -> SourceFile:
         """A file by its id, or NotFound."""
@@ -219,6 +175,43 @@ class Sources:
         rows = self._core.db.read(lambda tx: tx.run(statement, **values))
         return tuple(SourceFile(*row) for row in rows)
 
+    # -- what must not come in ----------------------------------------------------------------
+
+    def cleaned(self, file: SourceFile, data: bytes) -> Cleaned:
+        """The next bytes of a file, which end with a record, without what was removed from the
+        ledger, and without secrets if it is set so."""
+        edits = self._import_filter().edits(data, file.kind, file.family)
+        spans = [Span(edit.start, len(edit.data)) for edit in edits]
+        return Cleaned(edited(data, 0, edits), spans)
+
+    @property
+    def cleans(self) -> bool:
+        """Whether cleaned() may overwrite anything."""
+        return bool(self._import_filter())
+
+    def as_archived(self, file: SourceFile, offset: int, data: bytes) -> bytes:
+        """Bytes of an archived file as they are on disk, without what was overwritten in the
+        archive."""
+        rows = self._core.db.read(lambda tx: tx.run("redacted_spans", file_id=file.id))
+        within = [
+            Edit(start, self.read(file.id, start, length))
+            for start, length in rows
+            if start < offset + len(data) and start + length > offset
+        ]
+        return edited(data, offset, within)
+
+    @cached_property
+    def redacted_ids(self) -> dict[str, str]:
+        """What ids stand for that a source makes of redacted records."""
+        return dict(self._core.db.read(lambda tx: tx.run("redacted_ids")))
+
+    def _import_filter(self) -> ImportFilter:
+        now = now_ms()
+        if self._filter is None or abs(now - self._filter_read_at) > SETTING_FRESH_MS:
+            self._filter = self._core.db.read(ImportFilter.of)
+            self._filter_read_at = now
+        return self._filter
+
     # -- archiving ----------------------------------------------------------------------------
 
     def begin(
@@ -263,7 +256,7 @@ class Sources:
             if base_id is None:
                 length = min(file.kept_bytes, BASE_MAX)
                 return (
-                    PackingBase(file.id, length, self._beginning(file.id, length))
+                    PackingBase(file.id, length, self.beginning(file.id, length))
                     if length
                     else NO_BASE
                 )
@@ -301,7 +294,10 @@ class Sources:
             tail_hash=looks.get("tail"),
             cursor_json=looks.get("cursor"),
         )
-        return Growth(grown, file.kept_bytes, blocks, seals)
+        overwritten = [
+            Span(file.kept_bytes + span.start, span.length) for span in looks.get("overwritten", ())
+        ]
+        return Growth(grown, file.kept_bytes, blocks, seals, overwritten)
 
     def keep(self, growths: Sequence[Growth]) -> list[SourceFile | None]:
         """Archive new bytes of files in one commit. None: another import archives that file."""
@@ -345,79 +341,16 @@ class Sources:
             )
         )
 
-    # -- reading back -------------------------------------------------------------------------
-
-    def stream(self, file_id: int) -> Iterator[bytes]:
-        start, more = 0, True
-        while more:
-            rows = self._core.db.read(partial(_blocks_from, file_id, start))
-            for row in rows:
-                block = SourceBlock(file_id, *row)
-                start = block.start + block.length
-                yield self._unpacked(block)
-            more = len(rows) == BLOCKS_AT_ONCE
-
-    def read(self, file_id: int, start: int, length: int) -> bytes:
-        data = self._read(file_id, start, length)
-        # Another process may have archived more since the starts of the blocks were cached.
-        if len(data) < length:
-            self._starts.pop(file_id, None)
-            data = self._read(file_id, start, length)
-        return data
-
-    def _read(self, file_id: int, start: int, length: int) -> bytes:
-        starts = self._block_starts(file_id)
-        first, end = max(0, bisect_right(starts, start) - 1), bisect_left(starts, start + length)
-        pieces = (
-            self._block(file_id, at)[max(0, start - at) : start + length - at]
-            for at in starts[first:end]
-        )
-        if end - first == 1:
-            return next(pieces)
-        # b"".join() would hold all pieces twice.
-        data = BytesIO()
-        data.writelines(pieces)
-        return data.getvalue()
-
-    def _block_starts(self, file_id: int) -> list[int]:
-        if file_id not in self._starts:
-            rows = self._core.db.read(lambda tx: tx.run("block_starts", file_id=file_id))
-            self._starts[file_id] = [row[0] for row in rows]
-        return self._starts[file_id]
-
-    def _block(self, file_id: int, start: int) -> bytes:
-        key = (file_id, start)
-        if key in self._cache:
-            self._cache.move_to_end(key)
-            return self._cache[key]
-        rows = self._core.db.read(lambda tx: tx.run("block_at", file_id=file_id, start=start))
-        self._cache[key] = data = self._unpacked(SourceBlock(file_id, *rows[0]))
-        while len(self._cache) > CACHED_BLOCKS:
-            self._cache.popitem(last=False)
-        return data
-
-    def _unpacked(self, block: SourceBlock) -> bytes:
-        base = None
-        if block.base_file_id is not None:
-            length = block.base_length or self.file_by_id(block.base_file_id).kept_bytes
-            base = self._beginning(block.base_file_id, length)
-        return unpack(bytes(block.data), block.length, base)
-
-    def _beginning(self, file_id: int, length: int) -> bytes:
-        key = (file_id, length)
-        cached = self._bases.pop(key, None)
-        self._bases[key] = data = cached if cached is not None else self.read(file_id, 0, length)
-        while len(self._bases) > CACHED_BASES:
-            self._bases.popitem(last=False)
-        return data
-
-
-def _blocks_from(file_id: int, start: int, tx: Transaction) -> list[Row]:
-    return tx.run("blocks_from", file_id=file_id, start=start, limit=BLOCKS_AT_ONCE)
-
 
 def _run(statement: str, ids: str, tx: Transaction) -> list[Row]:
     return tx.run(statement, ids=ids)
+
+
+class _OverwrittenSpan(NamedTuple):
+    file_id: int
+    start: int
+    length: int
+    redaction_id: str | None = None
 
 
 def _keep(tx: Transaction, growths: Sequence[Growth]) -> list[SourceFile | None]:
@@ -463,4 +396,8 @@ def _keep_one(tx: Transaction, growth: Growth) -> SourceFile | None:
                 for block, seal in zip(growth.blocks, growth.seals, strict=True)
             ],
         )
+    tx.run_many(
+        "insert_redacted_span",
+        [_OverwrittenSpan(file.id, *span) for span in growth.overwritten],
+    )
     return file

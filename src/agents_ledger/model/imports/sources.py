@@ -20,6 +20,9 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 SUPERSEDED = -1
 """`derived_version` of a file that is not read again until its source changes."""
 
+PURGED = -2
+"""`derived_version` of a file whose content was purged: it is not imported again."""
+
 Fate = Literal["derived", "unmapped", "malformed"]
 """The outcome of a record: it makes rows, it deliberately makes none, or it is broken."""
 
@@ -150,6 +153,13 @@ class Derivation(Struct, frozen=True, kw_only=True):
     superseded: frozenset[int] = frozenset()  # files whose content is all in later generations
     part: Part | None = None  # None: these are all turns of the files
     titles: tuple[SourceTitle, ...] = ()  # of sessions of other files
+
+
+class Renaming(NamedTuple):
+    """How a derivation of redacted records differs from the one before."""
+
+    ids: dict[str, str]  # by the id that they give
+    fingerprints: dict[str, tuple[bytes, bytes]]  # before and after, by turn
 
 
 class ImportCounts(Struct):

@@ -12,6 +12,7 @@ from agents_ledger.model.errors import Refused
 VARIABLE = "AGENTS_LEDGER"
 POLICY_VARIABLE = "AGENTS_LEDGER_POLICY"
 EVIDENCE_VARIABLE = "AGENTS_LEDGER_EVIDENCE"
+REDACTION_KEY_VARIABLE = "AGENTS_LEDGER_REDACTION_KEY"
 
 
 def address(chosen: str | None, environment: Mapping[str, str] = os.environ) -> str:
@@ -41,6 +42,13 @@ def settings_file() -> Path:
     from platformdirs import user_config_path
 
     return user_config_path("agents-ledger", appauthor=False) / "settings.toml"
+
+
+def redaction_key_file(environment: Mapping[str, str] = os.environ) -> Path:
+    """The key by which removed values are recognised: AGENTS_LEDGER_REDACTION_KEY, else a file of
+    this user. It is never in a ledger, and not in its folder."""
+    chosen = environment.get(REDACTION_KEY_VARIABLE)
+    return Path(chosen) if chosen else settings_file().with_name("redaction.key")
 
 
 def is_postgres(address: str) -> bool:

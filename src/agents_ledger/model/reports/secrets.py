@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-SecretHandling = Literal["report", "mask"]
+SecretHandling = Literal["report", "mask", "redact"]
 
 
 class SecretCount(Struct, frozen=True):

@@ -63,6 +63,7 @@ from agents_ledger.store.postgres.standby import (
 from agents_ledger.store.postgres.statements import WORDS, PostgresTransaction
 from agents_ledger.store.postgres.writer import PostgresWriter
 from agents_ledger.store.sealed_cache import SealedCache
+from agents_ledger.store.tables.copying import DERIVED, TABLES
 from agents_ledger.store.text import unescape_rows
 
 T = TypeVar("T")
@@ -464,6 +465,20 @@ class PostgresDatabase:
     def save_to(self, file: Path) -> bool:
         return False
 
+    def forget_read(self) -> None:
+        self._cache.clear()
+
+    def scrub(self) -> bool:
+        # Only a table written anew has no room in which removed rows still stand.
+        with self._errors():
+            connection = self.connect()
+            try:
+                for table in (*TABLES, *DERIVED, *_SEARCHED):
+                    connection.execute(f'VACUUM (FULL) "{self.schema}".{table}', prepare=False)
+            finally:
+                connection.close()
+        return True
+
     def facts(self) -> dict[str, Any]:
         with self._errors():
             pooler = health.pooler(self.connect)
@@ -486,6 +501,9 @@ class PostgresDatabase:
         if self._standby is not None:
             self._standby.close()
         self._watch.stop()
+
+
+_SEARCHED = ("search_docs", "search_waiting", "search_words", "search_vectors")
 
 
 def _continue_numbers(tx: Transaction) -> None:

@@ -5,6 +5,30 @@
 CREATE FUNCTION guard_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'guard: %', TG_ARGV[0]; END $$;
 
+-- What goes through the one door only; TG_ARGV[1] names the texts.
+CREATE FUNCTION guard_refuse_or_let() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT guard_lets(TG_OP, to_jsonb(OLD), to_jsonb(NEW), TG_ARGV[1]) THEN
+        RAISE EXCEPTION 'guard: %', TG_ARGV[0];
+    END IF;
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+    RETURN NEW;
+END $$;
+
+-- The one door: a redaction that is not finished, in the transaction that made it.
+CREATE FUNCTION guard_door(needs_purge BIGINT) RETURNS boolean LANGUAGE sql STABLE AS $$
+SELECT EXISTS (
+    SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges >= needs_purge
+) $$;
+
+-- Whether a change goes through it: texts alone, which are named with a comma between them, or rows that go.
+CREATE FUNCTION guard_lets(operation TEXT, before JSONB, after JSONB, texts TEXT)
+RETURNS boolean LANGUAGE sql STABLE AS $$
+SELECT CASE WHEN operation = 'DELETE' THEN guard_door(1)
+    ELSE guard_door(0)
+        AND before - string_to_array(texts, ',') = after - string_to_array(texts, ',')
+END $$;
+
 -- Whether a turn's rows may still be rewritten: only a projection that nothing native stands on.
 CREATE FUNCTION guard_fixed(turn TEXT) RETURNS boolean LANGUAGE sql STABLE AS $$
 SELECT EXISTS (
@@ -89,7 +113,7 @@ BEGIN
     IF NOT EXISTS (
         SELECT 1 FROM names n
         WHERE n.name = OLD.label AND n.session_label <> OLD.label AND n.reason = 'rename'
-    ) THEN
+    ) AND NOT guard_door(1) THEN
         RAISE EXCEPTION 'guard: sessions are archived, never deleted';
     END IF;
     RETURN OLD;
@@ -97,7 +121,9 @@ END $$;
 
 CREATE FUNCTION guard_turns() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.id) THEN
+    IF EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.id)
+        AND NOT guard_lets(TG_OP, to_jsonb(OLD), to_jsonb(NEW), TG_ARGV[0])
+    THEN
         RAISE EXCEPTION 'guard: a sealed turn does not change';
     END IF;
     RETURN NEW;
@@ -105,7 +131,9 @@ END $$;
 
 CREATE FUNCTION guard_turns_delete() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF guard_fixed(OLD.id) THEN RAISE EXCEPTION 'guard: turns are never deleted'; END IF;
+    IF guard_fixed(OLD.id) AND NOT guard_door(1) THEN
+        RAISE EXCEPTION 'guard: turns are never deleted';
+    END IF;
     RETURN OLD;
 END $$;
 
@@ -129,17 +157,21 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- For tables with a turn_id; TG_ARGV[0] is the sentence.
+-- For tables with a turn_id; TG_ARGV[0] is the sentence, TG_ARGV[1] names the texts.
 CREATE FUNCTION guard_of_turn() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF guard_fixed(OLD.turn_id) THEN RAISE EXCEPTION 'guard: %', TG_ARGV[0]; END IF;
+    IF guard_fixed(OLD.turn_id) AND NOT guard_lets(TG_OP, to_jsonb(OLD), to_jsonb(NEW), TG_ARGV[1]) THEN
+        RAISE EXCEPTION 'guard: %', TG_ARGV[0];
+    END IF;
     IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
     RETURN NEW;
 END $$;
 
 CREATE FUNCTION guard_tool_calls() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.turn_id) THEN
+    IF EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.turn_id)
+        AND NOT guard_lets(TG_OP, to_jsonb(OLD), to_jsonb(NEW), TG_ARGV[0])
+    THEN
         RAISE EXCEPTION 'guard: tool calls of a sealed turn do not change';
     END IF;
     RETURN NEW;
@@ -147,7 +179,9 @@ END $$;
 
 CREATE FUNCTION guard_of_message() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF guard_fixed((SELECT m.turn_id FROM messages m WHERE m.id = OLD.message_id)) THEN
+    IF guard_fixed((SELECT m.turn_id FROM messages m WHERE m.id = OLD.message_id))
+        AND NOT guard_lets(TG_OP, to_jsonb(OLD), to_jsonb(NEW), TG_ARGV[1])
+    THEN
         RAISE EXCEPTION 'guard: %', TG_ARGV[0];
     END IF;
     IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
@@ -191,7 +225,9 @@ CREATE TRIGGER turns_update BEFORE UPDATE OF
     effective_config_json, error, projected, request_hash, long_cache_write_tokens
 ON turns
 FOR EACH ROW WHEN (OLD.status = 'completed' OR OLD.status = 'failed')
-EXECUTE FUNCTION guard_turns();
+EXECUTE FUNCTION guard_turns(
+    'error,workspace_path,effective_config_json,tools_available,permissions_granted,permissions_used,source_event_id,toolset_name,request_hash,has_children'
+);
 
 CREATE TRIGGER turns_children BEFORE UPDATE OF has_children ON turns
 FOR EACH ROW WHEN (NEW.has_children < OLD.has_children AND OLD.projected = 0)
@@ -241,13 +277,13 @@ CREATE TRIGGER message_codeblocks_moved BEFORE UPDATE OF message_id ON message_c
 FOR EACH ROW EXECUTE FUNCTION guard_detailed();
 
 CREATE TRIGGER messages_update BEFORE UPDATE ON messages
-FOR EACH ROW EXECUTE FUNCTION guard_of_turn('messages do not change');
+FOR EACH ROW EXECUTE FUNCTION guard_of_turn('messages do not change', 'content,thinking,context_json,metadata_json');
 
 CREATE TRIGGER compactions_update BEFORE UPDATE ON compactions
-FOR EACH ROW EXECUTE FUNCTION guard_of_turn('compactions do not change');
+FOR EACH ROW EXECUTE FUNCTION guard_of_turn('compactions do not change', 'summary,metadata_json');
 
 CREATE TRIGGER tool_calls_update BEFORE UPDATE ON tool_calls
-FOR EACH ROW EXECUTE FUNCTION guard_tool_calls();
+FOR EACH ROW EXECUTE FUNCTION guard_tool_calls('params_json,result_json,error');
 
 CREATE TRIGGER messages_delete BEFORE DELETE ON messages
 FOR EACH ROW EXECUTE FUNCTION guard_of_turn('messages are never deleted');
@@ -259,19 +295,19 @@ CREATE TRIGGER compactions_delete BEFORE DELETE ON compactions
 FOR EACH ROW EXECUTE FUNCTION guard_of_turn('compactions are never deleted');
 
 CREATE TRIGGER message_files_update BEFORE UPDATE ON message_files
-FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_files do not change');
+FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_files do not change', 'file_path');
 
 CREATE TRIGGER message_files_delete BEFORE DELETE ON message_files
 FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_files do not change');
 
 CREATE TRIGGER message_lints_update BEFORE UPDATE ON message_lints
-FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_lints do not change');
+FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_lints do not change', 'file_path,message');
 
 CREATE TRIGGER message_lints_delete BEFORE DELETE ON message_lints
 FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_lints do not change');
 
 CREATE TRIGGER message_codeblocks_update BEFORE UPDATE ON message_codeblocks
-FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_codeblocks do not change');
+FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_codeblocks do not change', 'content,file_path');
 
 CREATE TRIGGER message_codeblocks_delete BEFORE DELETE ON message_codeblocks
 FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_codeblocks do not change');
@@ -284,22 +320,22 @@ CREATE TRIGGER session_history_label BEFORE UPDATE OF session_label ON session_h
 FOR EACH ROW EXECUTE FUNCTION guard_history_label();
 
 CREATE TRIGGER session_history_delete BEFORE DELETE ON session_history
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('session_history only grows');
+FOR EACH ROW EXECUTE FUNCTION guard_refuse_or_let('session_history only grows');
 
 CREATE TRIGGER system_prompts_update BEFORE UPDATE ON system_prompts
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('system_prompts only grows');
+FOR EACH ROW EXECUTE FUNCTION guard_refuse_or_let('system_prompts only grows', 'content');
 
 CREATE TRIGGER system_prompts_delete BEFORE DELETE ON system_prompts
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('system_prompts only grows');
+FOR EACH ROW EXECUTE FUNCTION guard_refuse_or_let('system_prompts only grows');
 
 CREATE TRIGGER source_blocks_update BEFORE UPDATE ON source_blocks
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('source records do not change');
+FOR EACH ROW EXECUTE FUNCTION guard_refuse_or_let('source records do not change', 'data');
 
 CREATE TRIGGER source_blocks_delete BEFORE DELETE ON source_blocks
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('source records are never deleted');
+FOR EACH ROW EXECUTE FUNCTION guard_refuse_or_let('source records are never deleted');
 
 CREATE TRIGGER source_files_delete BEFORE DELETE ON source_files
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('source records are never deleted');
+FOR EACH ROW EXECUTE FUNCTION guard_refuse_or_let('source records are never deleted');
 
 CREATE TRIGGER bus_tasks_update BEFORE UPDATE OF
     id, parent_task_id, system_prompt_hash, created_at, session_label
@@ -307,23 +343,29 @@ ON bus_tasks
 FOR EACH ROW EXECUTE FUNCTION guard_refuse('of a task only its completion status changes');
 
 CREATE TRIGGER bus_tasks_delete BEFORE DELETE ON bus_tasks
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('tasks are never deleted');
+FOR EACH ROW EXECUTE FUNCTION guard_refuse_or_let('tasks are never deleted');
 
 CREATE TRIGGER bus_messages_update BEFORE UPDATE OF
     position, id, task_id, role, content, timestamp, partial
 ON bus_messages
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('messages of a task do not change');
+FOR EACH ROW EXECUTE FUNCTION guard_refuse_or_let('messages of a task do not change', 'content');
 
 CREATE TRIGGER bus_messages_delete BEFORE DELETE ON bus_messages
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('messages of a task are never deleted');
+FOR EACH ROW EXECUTE FUNCTION guard_refuse_or_let('messages of a task are never deleted');
 
 CREATE TRIGGER bus_calls_update BEFORE UPDATE OF
     position, id, task_id, ability_name, parameters, created_at, start_message_id
 ON bus_calls
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('of a call only status, details and end change');
+FOR EACH ROW EXECUTE FUNCTION guard_refuse_or_let('of a call only status, details and end change', 'parameters');
 
 CREATE TRIGGER bus_calls_delete BEFORE DELETE ON bus_calls
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('calls of a task are never deleted');
+FOR EACH ROW EXECUTE FUNCTION guard_refuse_or_let('calls of a task are never deleted');
+
+CREATE TRIGGER redactions_update BEFORE UPDATE OF id, reason, actor, selection_json, started_at ON redactions
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('redactions do not change');
+
+CREATE TRIGGER redactions_delete BEFORE DELETE ON redactions
+FOR EACH ROW EXECUTE FUNCTION guard_refuse_or_let('redactions are never deleted');
 
 CREATE TRIGGER sessions_delete BEFORE DELETE ON sessions
 FOR EACH ROW EXECUTE FUNCTION guard_sessions_delete();

@@ -1,5 +1,7 @@
 -- Guards: what was recorded is not changed, whoever writes. Made anew after every migration.
 -- The store turns their word `guard:` into a Refused error.
+-- There is one door: while a row of `redactions` is not finished, in the transaction that made it, texts may be
+-- replaced, but nothing beside them; and rows may go if it purges.
 
 -- A sealed turn may only learn that it has children.
 CREATE TRIGGER turns_update BEFORE UPDATE OF
@@ -9,7 +11,21 @@ CREATE TRIGGER turns_update BEFORE UPDATE OF
     query_message_ids, response_message_id, tool_call_count, source_event_id, workspace_path,
     effective_config_json, error, projected, request_hash, long_cache_write_tokens
 ON turns
-WHEN EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.id)
+WHEN EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.id) AND (
+    NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL) OR (
+        NEW.id, NEW.parent_turn_id, NEW.turn_type, NEW.status, NEW.started_at, NEW.completed_at,
+        NEW.model, NEW.provider, NEW.role, NEW.input_tokens, NEW.output_tokens,
+        NEW.cached_input_tokens, NEW.cache_write_tokens, NEW.reasoning_tokens, NEW.total_tokens,
+        NEW.query_message_ids, NEW.response_message_id, NEW.tool_call_count, NEW.projected,
+        NEW.long_cache_write_tokens
+    ) IS NOT (
+        OLD.id, OLD.parent_turn_id, OLD.turn_type, OLD.status, OLD.started_at, OLD.completed_at,
+        OLD.model, OLD.provider, OLD.role, OLD.input_tokens, OLD.output_tokens,
+        OLD.cached_input_tokens, OLD.cache_write_tokens, OLD.reasoning_tokens, OLD.total_tokens,
+        OLD.query_message_ids, OLD.response_message_id, OLD.tool_call_count, OLD.projected,
+        OLD.long_cache_write_tokens
+    )
+)
 BEGIN SELECT RAISE(ABORT, 'guard: a sealed turn does not change'); END;
 
 CREATE TRIGGER turns_children BEFORE UPDATE OF has_children ON turns
@@ -18,7 +34,8 @@ BEGIN SELECT RAISE(ABORT, 'guard: a turn does not lose its children'); END;
 
 -- Only what a projection may rewrite can go.
 CREATE TRIGGER turns_delete BEFORE DELETE ON turns
-WHEN OLD.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.id)
+WHEN (OLD.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.id))
+AND NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: turns are never deleted'); END;
 
 CREATE TRIGGER turns_compaction BEFORE INSERT ON turns
@@ -114,6 +131,14 @@ WHEN EXISTS (
     SELECT 1 FROM turns t WHERE t.id = OLD.turn_id AND (
         t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
     )
+) AND (
+    NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL) OR (
+        NEW.id, NEW.turn_id, NEW.role, NEW.source, NEW.sequence, NEW.created_at, NEW.tool_call_id,
+        NEW.has_details, NEW.task_id, NEW.timestamp
+    ) IS NOT (
+        OLD.id, OLD.turn_id, OLD.role, OLD.source, OLD.sequence, OLD.created_at, OLD.tool_call_id,
+        OLD.has_details, OLD.task_id, OLD.timestamp
+    )
 )
 BEGIN SELECT RAISE(ABORT, 'guard: messages do not change'); END;
 
@@ -122,11 +147,31 @@ WHEN EXISTS (
     SELECT 1 FROM turns t WHERE t.id = OLD.turn_id AND (
         t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
     )
+) AND (
+    NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL) OR (
+        NEW.turn_id, NEW.summarized_through_turn_id, NEW.first_kept_turn_id, NEW.turns_summarized,
+        NEW.compaction_type, NEW.model, NEW.provider, NEW.tokens_before, NEW.tokens_after,
+        NEW.summary_tokens, NEW.summarization_input_tokens, NEW.summarization_output_tokens,
+        NEW.duration_ms, NEW.trigger
+    ) IS NOT (
+        OLD.turn_id, OLD.summarized_through_turn_id, OLD.first_kept_turn_id, OLD.turns_summarized,
+        OLD.compaction_type, OLD.model, OLD.provider, OLD.tokens_before, OLD.tokens_after,
+        OLD.summary_tokens, OLD.summarization_input_tokens, OLD.summarization_output_tokens,
+        OLD.duration_ms, OLD.trigger
+    )
 )
 BEGIN SELECT RAISE(ABORT, 'guard: compactions do not change'); END;
 
 CREATE TRIGGER tool_calls_update BEFORE UPDATE ON tool_calls
-WHEN EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.turn_id)
+WHEN EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.turn_id) AND (
+    NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL) OR (
+        NEW.id, NEW.turn_id, NEW.message_id, NEW.tool_name, NEW.tool_number, NEW.status,
+        NEW.source_status, NEW.spawned_session_label, NEW.started_at, NEW.completed_at, NEW.sequence
+    ) IS NOT (
+        OLD.id, OLD.turn_id, OLD.message_id, OLD.tool_name, OLD.tool_number, OLD.status,
+        OLD.source_status, OLD.spawned_session_label, OLD.started_at, OLD.completed_at, OLD.sequence
+    )
+)
 BEGIN SELECT RAISE(ABORT, 'guard: tool calls of a sealed turn do not change'); END;
 
 CREATE TRIGGER messages_delete BEFORE DELETE ON messages
@@ -135,6 +180,7 @@ WHEN EXISTS (
         t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
     )
 )
+AND NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: messages are never deleted'); END;
 
 CREATE TRIGGER tool_calls_delete BEFORE DELETE ON tool_calls
@@ -143,6 +189,7 @@ WHEN EXISTS (
         t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
     )
 )
+AND NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: tool_calls are never deleted'); END;
 
 CREATE TRIGGER compactions_delete BEFORE DELETE ON compactions
@@ -151,12 +198,19 @@ WHEN EXISTS (
         t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
     )
 )
+AND NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: compactions are never deleted'); END;
 
 CREATE TRIGGER message_files_update BEFORE UPDATE ON message_files
 WHEN EXISTS (
     SELECT 1 FROM turns t WHERE t.id = (SELECT m.turn_id FROM messages m WHERE m.id = OLD.message_id) AND (
         t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+) AND (
+    NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL) OR (
+        NEW.id, NEW.message_id, NEW.kind, NEW.line_start, NEW.line_end
+    ) IS NOT (
+        OLD.id, OLD.message_id, OLD.kind, OLD.line_start, OLD.line_end
     )
 )
 BEGIN SELECT RAISE(ABORT, 'guard: message_files do not change'); END;
@@ -167,12 +221,21 @@ WHEN EXISTS (
         t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
     )
 )
+AND NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: message_files do not change'); END;
 
 CREATE TRIGGER message_lints_update BEFORE UPDATE ON message_lints
 WHEN EXISTS (
     SELECT 1 FROM turns t WHERE t.id = (SELECT m.turn_id FROM messages m WHERE m.id = OLD.message_id) AND (
         t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+) AND (
+    NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL) OR (
+        NEW.id, NEW.message_id, NEW.lint_source, NEW.start_line, NEW.start_col, NEW.end_line,
+        NEW.end_col, NEW.severity
+    ) IS NOT (
+        OLD.id, OLD.message_id, OLD.lint_source, OLD.start_line, OLD.start_col, OLD.end_line,
+        OLD.end_col, OLD.severity
     )
 )
 BEGIN SELECT RAISE(ABORT, 'guard: message_lints do not change'); END;
@@ -183,12 +246,19 @@ WHEN EXISTS (
         t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
     )
 )
+AND NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: message_lints do not change'); END;
 
 CREATE TRIGGER message_codeblocks_update BEFORE UPDATE ON message_codeblocks
 WHEN EXISTS (
     SELECT 1 FROM turns t WHERE t.id = (SELECT m.turn_id FROM messages m WHERE m.id = OLD.message_id) AND (
         t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+) AND (
+    NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL) OR (
+        NEW.id, NEW.message_id, NEW.idx, NEW.language, NEW.line_start, NEW.line_end
+    ) IS NOT (
+        OLD.id, OLD.message_id, OLD.idx, OLD.language, OLD.line_start, OLD.line_end
     )
 )
 BEGIN SELECT RAISE(ABORT, 'guard: message_codeblocks do not change'); END;
@@ -199,6 +269,7 @@ WHEN EXISTS (
         t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
     )
 )
+AND NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: message_codeblocks do not change'); END;
 
 -- A line may only follow the records of an imported turn into the one that has them now.
@@ -219,21 +290,30 @@ WHEN NOT EXISTS (
 BEGIN SELECT RAISE(ABORT, 'guard: session_history only grows'); END;
 
 CREATE TRIGGER session_history_delete BEFORE DELETE ON session_history
+WHEN NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: session_history only grows'); END;
 
 CREATE TRIGGER system_prompts_update BEFORE UPDATE ON system_prompts
+WHEN NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL)
+    OR NEW.hash IS NOT OLD.hash
 BEGIN SELECT RAISE(ABORT, 'guard: system_prompts only grows'); END;
 
 CREATE TRIGGER system_prompts_delete BEFORE DELETE ON system_prompts
+WHEN NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: system_prompts only grows'); END;
 
 CREATE TRIGGER source_blocks_update BEFORE UPDATE ON source_blocks
+WHEN NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL)
+    OR (NEW.file_id, NEW.start, NEW.length, NEW.base_file_id, NEW.base_length)
+    IS NOT (OLD.file_id, OLD.start, OLD.length, OLD.base_file_id, OLD.base_length)
 BEGIN SELECT RAISE(ABORT, 'guard: source records do not change'); END;
 
 CREATE TRIGGER source_blocks_delete BEFORE DELETE ON source_blocks
+WHEN NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: source records are never deleted'); END;
 
 CREATE TRIGGER source_files_delete BEFORE DELETE ON source_files
+WHEN NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: source records are never deleted'); END;
 
 CREATE TRIGGER bus_tasks_update BEFORE UPDATE OF
@@ -242,23 +322,38 @@ ON bus_tasks
 BEGIN SELECT RAISE(ABORT, 'guard: of a task only its completion status changes'); END;
 
 CREATE TRIGGER bus_tasks_delete BEFORE DELETE ON bus_tasks
+WHEN NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: tasks are never deleted'); END;
 
 CREATE TRIGGER bus_messages_update BEFORE UPDATE OF
     position, id, task_id, role, content, timestamp, partial
 ON bus_messages
+WHEN NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL)
+    OR (NEW.position, NEW.id, NEW.task_id, NEW.role, NEW.timestamp, NEW.partial)
+    IS NOT (OLD.position, OLD.id, OLD.task_id, OLD.role, OLD.timestamp, OLD.partial)
 BEGIN SELECT RAISE(ABORT, 'guard: messages of a task do not change'); END;
 
 CREATE TRIGGER bus_messages_delete BEFORE DELETE ON bus_messages
+WHEN NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: messages of a task are never deleted'); END;
 
 CREATE TRIGGER bus_calls_update BEFORE UPDATE OF
     position, id, task_id, ability_name, parameters, created_at, start_message_id
 ON bus_calls
+WHEN NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL)
+    OR (NEW.position, NEW.id, NEW.task_id, NEW.ability_name, NEW.created_at, NEW.start_message_id)
+    IS NOT (OLD.position, OLD.id, OLD.task_id, OLD.ability_name, OLD.created_at, OLD.start_message_id)
 BEGIN SELECT RAISE(ABORT, 'guard: of a call only status, details and end change'); END;
 
 CREATE TRIGGER bus_calls_delete BEFORE DELETE ON bus_calls
+WHEN NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: calls of a task are never deleted'); END;
+
+CREATE TRIGGER redactions_update BEFORE UPDATE OF id, reason, actor, selection_json, started_at ON redactions
+BEGIN SELECT RAISE(ABORT, 'guard: redactions do not change'); END;
+
+CREATE TRIGGER redactions_delete BEFORE DELETE ON redactions
+BEGIN SELECT RAISE(ABORT, 'guard: redactions are never deleted'); END;
 
 -- Except under a former label: the session goes on under another.
 CREATE TRIGGER sessions_delete BEFORE DELETE ON sessions
@@ -266,6 +361,7 @@ WHEN NOT EXISTS (
     SELECT 1 FROM names n
     WHERE n.name = OLD.label AND n.session_label <> OLD.label AND n.reason = 'rename'
 )
+AND NOT EXISTS (SELECT 1 FROM redactions r WHERE r.finished_at IS NULL AND r.purges = 1)
 BEGIN SELECT RAISE(ABORT, 'guard: sessions are archived, never deleted'); END;
 
 -- An alias points at a session that stands for itself, so chains cannot form.

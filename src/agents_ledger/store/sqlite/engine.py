@@ -40,7 +40,9 @@ from agents_ledger.store.sealed_cache import SealedCache
 from agents_ledger.store.sqlite.errors import DRIVER_ERRORS, name_of, translate
 from agents_ledger.store.sqlite.file import OpenFile, check_leftovers
 from agents_ledger.store.sqlite.log import LogKeeper, LogLimits
+from agents_ledger.store.sqlite.query_rights import only_reading
 from agents_ledger.store.sqlite.readers import ReaderPool
+from agents_ledger.store.sqlite.scrubbing import scrub
 from agents_ledger.store.sqlite.statements import PLAIN, WORDS, ReadStatements, Statements
 from agents_ledger.store.sqlite.writers import SqliteWriter, remove_dead_writers, writer_lock
 from agents_ledger.store.text import unescape_rows
@@ -480,7 +482,7 @@ class SqliteDatabase:
         self._check_usable()
         try:
             with closing(self._new_reader()) as connection:  # whatever is left set dies with it
-                connection.set_authorizer(_only_reading)
+                connection.set_authorizer(only_reading)
                 # Functions on JSON make text of lone surrogates, which is none.
                 connection.text_factory = lambda raw: raw.decode(errors="replace")
                 cursor = connection.execute(sql)
@@ -502,6 +504,16 @@ class SqliteDatabase:
         finally:
             connection.close()
         return True
+
+    def forget_read(self) -> None:
+        self._cache.clear()
+
+    def scrub(self) -> bool:
+        self._check_writable()
+        try:
+            return scrub(self._new_connection, WriteQueue(self.path, self._wait_seconds))
+        except DRIVER_ERRORS as error:
+            raise translate(error, self.address) from error
 
     def facts(self) -> dict[str, Any]:
         about = os.stat(self.path)
@@ -566,35 +578,3 @@ class _LeaderThread:
         self._stopped = True
         self._wanted.release()
         self._thread.join()
-
-
-_READING_PRAGMAS = frozenset(
-    {
-        "collation_list",
-        "compile_options",
-        "database_list",
-        "foreign_key_check",
-        "foreign_key_list",
-        "function_list",
-        "index_info",
-        "index_list",
-        "index_xinfo",
-        "integrity_check",
-        "module_list",
-        "pragma_list",
-        "quick_check",
-        "table_info",
-        "table_list",
-        "table_xinfo",
-    }
-)
-_ACTING_PRAGMAS = ("wal_checkpoint", "optimize", "incremental_vacuum", "shrink_memory")
-
-
-def _only_reading(action: int, name: str | None, value: str | None, *_: str | None) -> int:
-    """Neither ATTACH nor VACUUM INTO: even a connection that only reads would make the file. No
-    setting is changed: some, as temp_store_directory, are the whole process's."""
-    is_denied = action == sqlite3.SQLITE_ATTACH
-    if action == sqlite3.SQLITE_PRAGMA and name not in _READING_PRAGMAS:
-        is_denied = value is not None or name in _ACTING_PRAGMAS
-    return sqlite3.SQLITE_DENY if is_denied else sqlite3.SQLITE_OK

@@ -13,6 +13,7 @@ from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.text import escape_row, unescape_rows
 
 _OF_MESSAGE = "(SELECT m.turn_id FROM messages m WHERE m.id = message_id)"
+_OF_TASK_MESSAGE = "(SELECT b.turn_id FROM bus_messages b WHERE b.id = start_message_id)"
 ROWS_AT_ONCE = 500
 
 
@@ -23,6 +24,8 @@ class TextTable(NamedTuple):
     turn: str = "NULL"  # an expression: the turn that a row belongs to
     session: str = "NULL"  # of rows without a turn: the label of the session
     pieces_of: str = ""  # a text is cut into rows: those with the same value in this column
+    fixed: tuple[str, ...] = ()  # columns that are never changed: names that others are counted by
+    file: str = "NULL"  # an expression: the archived file that a row describes
 
 
 TEXT_TABLES = (
@@ -35,6 +38,7 @@ TEXT_TABLES = (
             *("model", "provider"),
         ),
         "id",
+        fixed=("model", "provider"),
     ),
     TextTable(
         "messages",
@@ -47,6 +51,7 @@ TEXT_TABLES = (
         ("turn_id", "id"),
         ("params_json", "result_json", "error", "tool_name"),
         "turn_id",
+        fixed=("tool_name",),
     ),
     TextTable("compactions", ("turn_id",), ("summary", "metadata_json"), "turn_id"),
     TextTable("message_files", ("id",), ("file_path",), _OF_MESSAGE),
@@ -66,11 +71,11 @@ TEXT_TABLES = (
     TextTable("session_import_requests", ("idempotency_key",), ("response_json",)),
     TextTable("session_import_chunk_parts", ("source", "upload_id", "chunk_index"), ("payload",)),
     TextTable("import_runs", ("id",), ("report_json",)),
-    TextTable("source_faults", ("file_id", "position", "what"), ("what",)),
-    TextTable("source_titles", ("file_id", "record_id"), ("title",)),
-    TextTable("source_files", ("id",), ("cursor_json",)),
+    TextTable("source_faults", ("file_id", "position", "what"), ("what",), file="file_id"),
+    TextTable("source_titles", ("file_id", "record_id"), ("title",), file="file_id"),
+    TextTable("source_files", ("id",), ("cursor_json",), file="id"),
     TextTable("bus_messages", ("position",), ("content",), "turn_id"),
-    TextTable("bus_calls", ("position",), ("parameters", "details")),
+    TextTable("bus_calls", ("position",), ("parameters", "details"), _OF_TASK_MESSAGE),
     TextTable(
         "bus_stream_texts", ("stream_id", "piece"), ("content",), "NULL", "NULL", "stream_id"
     ),

@@ -1,16 +1,28 @@
-"""The audit of the ledger, and its records as they are stored."""
+"""The audit of the ledger, its records as they are stored, and what is removed from it."""
 
 from __future__ import annotations
 
-from litestar import Response, get
+from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery
 
 from agents_ledger.ledger.maintenance import audit
+from agents_ledger.model.access import Token
+from agents_ledger.model.reports.redaction import (
+    SCOPES as REDACTED_SCOPES,
+)
+from agents_ledger.model.reports.redaction import (
+    Redaction,
+    RedactionPreview,
+    Selection,
+)
+from agents_ledger.web.pages.forms import Form
 from agents_ledger.web.pages.home import failures
 from agents_ledger.web.requests import WebRequest, decode_part
+from agents_ledger.web.responses import OK
 from agents_ledger.web.site import RAW_BYTES, ThisSite
 
 FAILED_MAX = 50
+LISTED = 50  # redactions
 
 
 @get("/audit", sync_to_thread=True)
@@ -44,4 +56,44 @@ def raw_page(
     return site.page("raw.html", request, title=f"Raw {kind}", record=record, step=RAW_BYTES)
 
 
-ROUTES = (audit_page, raw_page)
+@get("/redact", sync_to_thread=True, opt={"scope": "admin"})
+def redact_page(request: WebRequest, site: ThisSite) -> Response[str]:
+    """A form for what is to be removed, and what was removed."""
+    return _redact_page(request, site, {})
+
+
+@post("/redact", sync_to_thread=True, status_code=OK, opt={"scope": "admin"})
+def redact_form(request: WebRequest, site: ThisSite, data: Form) -> Response[str]:
+    """Show what would be removed; once that is confirmed, remove it."""
+    fields = {name: value for name, value in data.items() if value.strip()}
+    selection = Selection(
+        **{name: fields[name] for name in Selection.__struct_fields__ if name in fields}
+    )
+    if "confirmed" not in fields:
+        return _redact_page(request, site, fields, site.ledger.redactions.preview(selection))
+    token: Token = request.scope["state"]["token"]
+    reason = fields.get("reason", "")
+    done = site.ledger.redactions.redact(selection, reason=reason, actor=token.name)
+    return _redact_page(request, site, {}, done=done)
+
+
+def _redact_page(
+    request: WebRequest,
+    site: ThisSite,
+    fields: dict[str, str],
+    preview: RedactionPreview | None = None,
+    done: Redaction | None = None,
+) -> Response[str]:
+    return site.page(
+        "redact.html",
+        request,
+        title="Redact",
+        fields=fields,
+        scopes=REDACTED_SCOPES,
+        preview=preview,
+        done=done,
+        redactions=site.ledger.redactions.latest(LISTED),
+    )
+
+
+ROUTES = (audit_page, raw_page, redact_page, redact_form)

@@ -430,7 +430,11 @@ AND NOT EXISTS (SELECT 1 FROM search_waiting w WHERE w.turn_id = d.turn_id)
 AND NOT EXISTS (SELECT 1 FROM live_turns l WHERE l.turn_id = d.turn_id);
 
 -- system_prompts --
-SELECT hash, content FROM system_prompts;
+SELECT s.hash, s.content FROM system_prompts s
+WHERE NOT EXISTS (
+    SELECT 1 FROM redacted_places p
+    WHERE p.table_name = 'system_prompts' AND p.row_key = '["' || s.hash || '"]'
+);
 
 -- audit_usage_sums --
 -- The daily totals match the turns of that day.
