@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from agents_ledger.ledger.maintenance.access_tokens import Tokens
 
+from agents_ledger.ledger.maintenance.access_tokens import Tokens
 from tests.contract.test_redaction import TOKEN
 from tests.web.conftest import Running
 
