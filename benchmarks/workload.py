@@ -22,7 +22,6 @@ from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.turns import recording
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.sqlite.engine import SqliteDatabase
-from agents_ledger.store.tables.copying import TABLES, TableDigest, digests
 
 PRAGMAS = (
     "journal_mode=WAL",
@@ -208,6 +207,8 @@ def copy_of(template: Path, name: str) -> Path:
 
 def same_rows(one: Path, other: Path) -> bool:
     """Whether two ledgers hold the same rows in every table."""
+    # Here: writers of an earlier commit import this module with their own sources.
+    from agents_ledger.store.tables.copying import TABLES, TableDigest, digests
 
     def rows(path: Path) -> dict[str, TableDigest]:
         database = SqliteDatabase(str(path), read_only=True)
