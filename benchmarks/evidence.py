@@ -22,8 +22,8 @@ from agents_ledger.ledger.evidence import leaves
 from agents_ledger.model.turns import ToolCall
 from benchmarks.measure import Goal, Line, Took, duration, interleaved, slower, timed
 
-ROUNDS = 9
-TURNS = 1500
+ROUNDS = 5
+TURNS = 500
 LOG_LINES = 4000
 TEXT = "What was asked and answered, in a few hundred characters, as people do. " * 8
 STEPS = (ToolCall("Bash", '{"command":"pytest -q"}', json.dumps(TEXT * 2), id="c1"),)
