@@ -128,7 +128,6 @@ nodes: Nodes from top to bottom.
 not_available: Number of calls of tools that were not available.
 not_granted: Number of calls of tools that were not permitted.
 note: Note that a person wrote.
-ok: Whether all items succeeded.
 origin: Agent that the session comes from; `native` if recorded here.
 origin_session_id: Id of the session in its source.
 output_tokens: Output tokens.

@@ -130,6 +130,16 @@ WHOLE = {
     "forget_all_docs",
     "turn_is_named",  # of a turn to be taken away, which is rare
     "name_tasks_of_messages",  # of a copy
+    # Redaction and retention, which are rare.
+    "blocks_based_on",
+    "forget_all_sums",
+    "forget_all_tool_sums",
+    "forget_all_usage_sums",
+    "prompt_turns",
+    "purge_prompt",
+    "redacted_ids",  # as many as were redacted
+    "retention_sessions",
+    "turns_of_project",
     "tree_nodes",  # marks what sessions and compactions point to
 }
 
