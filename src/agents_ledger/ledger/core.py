@@ -52,8 +52,8 @@ class Core:
         self._shows = False  # what it reads is shown to people or agents
         self._masks = False
         self._setting_read_at = 0
-        self._redactions = 0  # as last counted
-        self._redactions_read_at = 0
+        self._redactions: int | None = None  # as last counted
+        self._redactions_read_at = now_ms()  # nothing is kept yet
         self._closed = False
 
     @classmethod
