@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from agents_ledger.store.database import Database, Row, Transaction, Work
 
 T = TypeVar("T")
+# What is done at times of its own, and not for the call that is looked at.
+BACKGROUND = {"agents-ledger-evidence"}  # threads
+TIMED = {"redactions_count", "setting"}  # statements
 
 
 class Meddled:
@@ -31,6 +35,8 @@ class Meddled:
 
     def write(self, work: Work[T]) -> T:
         """The database's own, with every statement counted."""
+        if threading.current_thread().name in BACKGROUND:
+            return self._db.write(work)
 
         def meddled(tx: Transaction) -> T:
             self.ran = []
@@ -118,7 +124,8 @@ class _WatchedTransaction:
 
     def run(self, name: str, /, **values: object) -> list[Row]:
         rows = self._tx.run(name, **values)
-        self._database.ran.append((name, len(rows)))
+        if name not in TIMED:
+            self._database.ran.append((name, len(rows)))
         return rows
 
     def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:

@@ -19,6 +19,7 @@ from agents_ledger import (
     add_strategy,
     offer,
 )
+from agents_ledger.model.ids import new_id
 
 EMPTY: list[tuple[Any, Any]] = [
     ("", None),
@@ -122,9 +123,10 @@ def test_a_wrong_argument_is_named(ledger: Ledger, problem: str) -> None:
 def test_a_strategy_that_chooses_nothing_is_named(ledger: Ledger) -> None:
     for _ in range(3):
         ledger.record("main", "q" * 100, "r")
-    add_strategy(Strategy("numbered", lambda turns, room: 5))  # type: ignore[arg-type,return-value]
+    name = f"numbered-{new_id()}"  # strategies are those of the process
+    add_strategy(Strategy(name, lambda turns, room: 5))  # type: ignore[arg-type,return-value]
 
-    with pytest.raises(Refused, match="strategy 'numbered' returned 5") as refused:
-        ledger.compact("main", strategy="numbered", budget=10)
+    with pytest.raises(Refused, match=f"strategy '{name}' returned 5") as refused:
+        ledger.compact("main", strategy=name, budget=10)
 
     assert refused.value.hint == "Return a Chosen."

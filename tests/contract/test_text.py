@@ -50,7 +50,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_text_comes_back_as_it_was(ledger: Ledger, kind: str) -> None:
     text = KINDS[kind]
-    turn = ledger.record("main", text, text)
+    turn = ledger.record("main", text, text, steps=[ToolCall.of("Read", {}, "done")])
     with ledger.turn("main", text) as live:
         live.stream(text)
         live.stream(text)

@@ -64,7 +64,7 @@ SLOW = {
     "markdown_it", "rich.console", "shutil", "subprocess", "tempfile", "zoneinfo",
     "agents_ledger.ledger.search.words.tokenizer", "agents_ledger.model.reports.prices",
 }  # fmt: skip
-OURS_MAX = 115  # modules of this package; a command that only reads needs about 100
+OURS_MAX = 130  # modules of this package; a command that only reads needs about 125
 
 
 @pytest.mark.parametrize(

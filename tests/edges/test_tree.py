@@ -238,5 +238,5 @@ def test_a_session_whose_turns_all_failed_is_shown_with_them(run: Run, ledger: L
 
     assert turn.id[:10] in run("tree", "bot").out
     shown = run("show", "bot")
-    assert f"1 turn failed since, the latest is {turn.id}: no key" in shown.err
+    assert f"1 turn failed since, the latest:\n  {turn.id} no key" in shown.err
     assert run("show", "bot", "--json").json["failed_turns"] == [turn.id]

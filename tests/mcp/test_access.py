@@ -86,7 +86,8 @@ def test_importing_needs_its_scope(told: Ledger) -> None:
         assert "'import'" in await refusal(client, "ldg_session_import", request=request())
 
     async def done(client: Client) -> None:
-        assert (await call(client, "ldg_session_import", request=request()))["response"]["ok"]
+        answer = await call(client, "ldg_session_import", request=request())
+        assert answer["response"]["failed"] == 1  # it came through: an item without an id
         assert "'admin'" in await refusal(client, "ldg_session_import", request=request("root"))
         assert "'write'" in await refusal(client, "fork", target="main")
 

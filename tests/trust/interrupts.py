@@ -143,6 +143,7 @@ def check_pool(outcome: Outcome, ledger: Ledger) -> None:
 def watched(outcome: Outcome, address: str) -> Iterator[tuple[Ledger, Ledger]]:
     """A handle to be interrupted and another one; in the end the ledger must be sound."""
     with Ledger(Core(database(address))) as other:
+        other._core.write(lambda tx: None)  # a server's handle has a thread from its first write on
         threads, files = threading.active_count(), _files()
         with Ledger(Core(database(address))) as ledger:
             yield ledger, other

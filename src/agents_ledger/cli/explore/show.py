@@ -14,7 +14,7 @@ from agents_ledger.cli.command import (
     complete_target,
     latest_session,
 )
-from agents_ledger.cli.terminal import note
+from agents_ledger.cli.terminal import fit, note
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.text import humanize
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agents_ledger.model.turns import Turn
 
 LAST = 5
+ERROR_MAX = 200  # characters of an error that are printed where there is no terminal
 
 
 @command
@@ -98,8 +99,9 @@ def show(
             printer.turn(turn, thread.depth, partial.get(turn.id))
     if failed:
         latest = failed[0]
-        many = f"{humanize.count(len(failed), 'turn')} failed since, the latest is"
-        note(many, " ", (latest.id, "id"), f": {latest.error}")
+        note(f"{humanize.count(len(failed), 'turn')} failed since, the latest:")
+        room = run.out.width - len(latest.id) - 3 if run.out.is_terminal else ERROR_MAX
+        note("  ", (latest.id, "id"), " ", fit(latest.error or "", room))
     above = thread.depth - len(thread.turns)
     if above:
         note((f"{humanize.count(above, 'earlier turn')} (--last N)", "dim"))

@@ -9,7 +9,6 @@ by trying which value it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 from agents_ledger.model.evidence.merkle import leaf_hash
@@ -116,6 +115,8 @@ class Place(NamedTuple):
 
 
 def digest(*parts: bytes) -> bytes:
+    from hashlib import sha256  # it loads OpenSSL, which commands that only read do not need
+
     hashed = sha256(parts[0])
     for part in parts[1:]:
         if len(part) <= _PIECE:
@@ -127,7 +128,7 @@ def digest(*parts: bytes) -> bytes:
 
 
 def salt(seed: bytes, label: str) -> bytes:
-    return sha256(seed + label.encode()).digest()
+    return digest(seed + label.encode())
 
 
 def commitment(salt_of_value: bytes, value: bytes) -> str:
@@ -138,7 +139,7 @@ def seeded(seed: bytes) -> Commit:
     """Commitments by salts that are derived from one seed."""
 
     def commit(label: str, value: bytes) -> str:
-        return digest(sha256(seed + label.encode()).digest(), value).hex()
+        return commitment(salt(seed, label), value)
 
     return commit
 

@@ -6,20 +6,24 @@ Peaks are the roots of the perfect trees that make up a tree, largest first: eno
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 
 HASH_BYTES = 32
-EMPTY = sha256(b"").digest()
+# The hash of nothing; computed, it would load OpenSSL, which commands that only read do not need.
+EMPTY = bytes.fromhex("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
 _LEAF, _NODE = b"\x00", b"\x01"
 
 
 def leaf_hash(data: bytes) -> bytes:
     """The hash of a leaf."""
+    from hashlib import sha256
+
     return sha256(_LEAF + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
     """The hash of two subtrees."""
+    from hashlib import sha256
+
     return sha256(_NODE + left + right).digest()
 
 
