@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec import structs
+
 from agents_ledger.importers.kept_ids import Outline, renaming
 from agents_ledger.importers.pipeline import Importer
+from agents_ledger.importers.port.limits import LIMITS
 from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.projection.archive_reader import Edit
-from agents_ledger.model.imports.sources import Renaming
+from agents_ledger.ledger.projection.archive_reader import Edit, RecordPlace, TurnRecords
+from agents_ledger.model.ids import as_id
+from agents_ledger.model.imports.sources import Derivation, Renaming, SourceFile
 
 
 def derive_again(ledger: Ledger, families: Iterable[tuple[str, str]]) -> None:
@@ -26,9 +30,10 @@ def renamings(
     ledger: Ledger,
     families: Iterable[tuple[str, str]],
     edits: Mapping[int, Sequence[Edit]],
-) -> list[Renaming]:
-    """What the ids of these families would stand for if their files were overwritten so."""
-    found: list[Renaming] = []
+) -> list[Renaming | None]:
+    """What the ids of these families would stand for if their files were overwritten so; None for
+    a family that would give another tree."""
+    found: list[Renaming | None] = []
     outlined: set[str] = set()
     for family, name in families:
         source = SOURCES.get(name)
@@ -39,7 +44,45 @@ def renamings(
         importer.sources.edits = edits
         _, after = importer.outline(source, family)
         outlined |= {file.family for file in files}
-        renamed = renaming(Outline.of(before), Outline.of(after))
-        if renamed is not None:
-            found.append(renamed)
+        found.append(renaming(Outline.of(before), Outline.of(after)))
     return found
+
+
+def records_of_turns(
+    ledger: Ledger, families: Iterable[tuple[str, str]], turn_ids: frozenset[str]
+) -> dict[int, TurnRecords]:
+    """Which records some turns are made of, by the file they are in."""
+    found: dict[int, TurnRecords] = {}
+    for family, name in families:
+        source = SOURCES.get(name)
+        if source is None:
+            continue
+        # Nothing is held, so that every record is read when its turn is built.
+        importer = Importer(ledger, limits=structs.replace(LIMITS, held_bytes=-1))
+        files, derivation = importer.outline(source, family)
+        own, others = _places_of_turns(importer, derivation, turn_ids)
+        for file in files:
+            found[file.id] = _of_file(file, own, others)
+    return found
+
+
+def _places_of_turns(
+    importer: Importer, derivation: Derivation, turn_ids: frozenset[str]
+) -> tuple[set[RecordPlace], set[RecordPlace]]:
+    own: set[RecordPlace] = set()
+    others: set[RecordPlace] = set()
+    for turn in derivation.turns:
+        importer.sources.places_read = own if as_id(turn.id) in turn_ids else others
+        built = turn.build()
+        for _ in (*built.messages, *built.tool_calls):  # those of a large turn are read only now
+            pass
+    importer.sources.places_read = None
+    return own, others
+
+
+def _of_file(file: SourceFile, own: set[RecordPlace], others: set[RecordPlace]) -> TurnRecords:
+    return TurnRecords(
+        file.kept_bytes,
+        frozenset(place for place in own - others if place.file_id == file.id),
+        frozenset(place for place in others if place.file_id == file.id),
+    )

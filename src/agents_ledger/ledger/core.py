@@ -17,7 +17,7 @@ from agents_ledger.store.database import Database, Work, open_database
 
 if TYPE_CHECKING:
     from agents_ledger.ledger.evidence.notary import Notary
-    from agents_ledger.ledger.projection.archive_reader import Edit
+    from agents_ledger.ledger.projection.archive_reader import Edit, TurnRecords
     from agents_ledger.ledger.search.vectors import Filler
     from agents_ledger.model.agents.embedding import Embedder
     from agents_ledger.model.imports.requests import (
@@ -244,14 +244,26 @@ class Core:
 
     def renamings(
         self, families: Sequence[tuple[str, str]], edits: Mapping[int, Sequence[Edit]]
-    ) -> list[Renaming]:
-        """What the ids of families would stand for if their files were overwritten so."""
+    ) -> list[Renaming | None]:
+        """What the ids of families would stand for if their files were overwritten so; None for
+        a family that would give another tree."""
         if not families:
             return []
         from agents_ledger.importers.rederiving import renamings
         from agents_ledger.ledger.ledger import Ledger
 
         return renamings(Ledger(self), families, edits)
+
+    def records_of_turns(
+        self, families: Sequence[tuple[str, str]], turn_ids: frozenset[str]
+    ) -> dict[int, TurnRecords]:
+        """Which records some turns are made of, by the archived file they are in."""
+        if not families:
+            return {}
+        from agents_ledger.importers.rederiving import records_of_turns
+        from agents_ledger.ledger.ledger import Ledger
+
+        return records_of_turns(Ledger(self), families, turn_ids)
 
     def embed(self, embedder: Embedder, *, behind: bool) -> int:
         from agents_ledger.ledger.search.vectors import Filler, embed

@@ -101,6 +101,22 @@ def edited(data: bytes, start: int, edits: Sequence[Edit]) -> bytes:
     return data if changed is None else bytes(changed)
 
 
+class RecordPlace(NamedTuple):
+    """Where a record is."""
+
+    file_id: int
+    start: int
+    length: int
+
+
+class TurnRecords(NamedTuple):
+    """The records of some turns in an archived file."""
+
+    kept_bytes: int  # of the file, when they were looked for
+    own: frozenset[RecordPlace]  # of these turns only
+    others: frozenset[RecordPlace]
+
+
 class ArchiveReader:
     """Reads the bytes of archived files, by a function that runs what reads the ledger."""
 
@@ -108,6 +124,8 @@ class ArchiveReader:
         self._work = work
         # What is read as if it were overwritten already, by file.
         self.edits: Mapping[int, Sequence[Edit]] = {}
+        # Where read() was asked for records; None: nobody wants to know.
+        self.places_read: set[RecordPlace] | None = None
         self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._starts: dict[int, list[int]] = {}
         self._bases: OrderedDict[tuple[int, int], bytes] = OrderedDict()
@@ -126,6 +144,8 @@ class ArchiveReader:
             more = len(rows) == BLOCKS_AT_ONCE
 
     def read(self, file_id: int, start: int, length: int) -> bytes:
+        if self.places_read is not None:
+            self.places_read.add(RecordPlace(file_id, start, length))
         data = self._read_whole(file_id, start, length)
         return edited(data, start, self.edits.get(file_id, ()))
 

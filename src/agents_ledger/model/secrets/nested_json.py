@@ -56,7 +56,7 @@ class _Search:
             if "\\" not in body:
                 continue
             at = literal.start(1)
-            meant, inner = _meant(body)
+            meant, inner = meant_by(body)
             if is_valid:
                 self.escapes += (
                     (place(at + escape.start()), place(at + escape.end()))
@@ -105,7 +105,7 @@ def is_json(text: str) -> bool:
     return True
 
 
-def _meant(body: str) -> tuple[str, _Place]:
+def meant_by(body: str) -> tuple[str, Callable[[int], int]]:
     """What a string says, and where in its body each character is written."""
     pieces, meant_at, written_at = [], [0], [0]
     at = length = 0
@@ -136,7 +136,7 @@ def _character(escape: str) -> str:
 def string_spans(text: str, kind: str) -> list[ValueSpan]:
     """What every string of a JSON text says, except the keys of objects."""
     return [
-        ValueSpan(*literal.span(1), kind, _meant(literal[1])[0])
+        ValueSpan(*literal.span(1), kind, meant_by(literal[1])[0])
         for literal in _LITERAL.finditer(text)
         if literal[1] and not literal[2]
     ]

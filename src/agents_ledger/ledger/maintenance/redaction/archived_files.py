@@ -7,17 +7,24 @@ a file that changes are compressed again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from agents_ledger.ledger.evidence.canonical import pieces
+from agents_ledger.ledger.maintenance.redaction.record_contents import (
+    CONTENT,
+    Part,
+    content_spans,
+)
 from agents_ledger.ledger.projection.archive_reader import (
     TAIL_BYTES,
     ArchiveReader,
     Edit,
     SourceBlock,
+    TurnRecords,
     edited,
     pack,
     tail_hash,
@@ -43,6 +50,8 @@ class FileEdits(NamedTuple):
     file: SourceFile
     edits: tuple[Edit, ...]
     values: frozenset[str]
+    # Of a scope without a search: it has texts that may be content and were not understood.
+    is_partly: bool = False
 
 
 class Kept(NamedTuple):
@@ -72,6 +81,88 @@ def edits_of(
         for edit in record_edits(data, find, values, kept):
             edits.append(Edit(start + edit.start, edit.data))
     return FileEdits(file, tuple(edits), frozenset(values))
+
+
+class FileContent(NamedTuple):
+    """Which records of a file go with all that they say, and what goes from the others."""
+
+    find: Find
+    kept: Kept
+    is_whole: bool  # all its records
+    records: TurnRecords | None = None  # otherwise these; None: they are not known
+    part: Part | None = None  # of these only what belongs to a part of the turn
+
+
+def content_edits_of(reader: ArchiveReader, file: SourceFile, content: FileContent) -> FileEdits:
+    """What is overwritten in a file if the content of turns goes."""
+    edits: list[Edit] = []
+    values: set[str] = set()
+    is_partly = not content.is_whole and content.records is None
+    is_own = _ownership(file, content)
+    for start, data in records_of(reader.stream(file.id), file.kind):
+        text = data.decode("utf-8", "surrogateescape")
+        spans = [s for s in value_spans(text, content.find) if not content.kept.has(text, s)]
+        if is_own(start):
+            said = content_spans(text, content.kept.ids, content.part)
+            is_text = content.is_whole and file.kind == "document"
+            if said is None and is_text:  # an output in a file of its own
+                said = [ValueSpan(0, len(text), CONTENT, text)] if text.strip("*") else []
+            is_partly |= said is None and file.kind == "lines" and bool(text.strip("* \r"))
+            spans += said or []
+        values.update(span.value for span in spans)
+        edits += (Edit(start + e.start, e.data) for e in _edits_at(text, sorted(set(spans))))
+    if file.kind == "document" and not content.is_whole:
+        edits += _edits_of_pieces(reader, file, content, values)
+        edits = _joined(edits)
+    return FileEdits(file, tuple(edits), frozenset(values), is_partly)
+
+
+def _ownership(file: SourceFile, content: FileContent) -> Callable[[int], bool]:
+    """Whether the record at an offset goes; asked in order. In a log, what no turn is made of goes
+    with the record before it."""
+    if content.is_whole or content.records is None or file.kind == "document":
+        return lambda start: content.is_whole
+    if file.kind == "rows":
+        places = sorted(content.records.own, key=lambda place: place.start)
+        starts = [place.start for place in places]
+
+        def is_in_row(start: int) -> bool:
+            at = bisect_right(starts, start) - 1
+            return at >= 0 and start < starts[at] + places[at].length
+
+        return is_in_row
+    own = {place.start for place in content.records.own}
+    others = {place.start for place in content.records.others}
+    was_own = False
+
+    def is_own_line(start: int) -> bool:
+        nonlocal was_own
+        was_own = start in own or (was_own and start not in others)
+        return was_own
+
+    return is_own_line
+
+
+def _edits_of_pieces(
+    reader: ArchiveReader, file: SourceFile, content: FileContent, values: set[str]
+) -> Iterator[Edit]:
+    for place in sorted(content.records.own if content.records is not None else ()):
+        text = reader.read(*place).decode("utf-8", "surrogateescape")
+        spans = content_spans(text, content.kept.ids, content.part) or []
+        values.update(span.value for span in spans)
+        yield from (Edit(place.start + e.start, e.data) for e in _edits_at(text, spans))
+
+
+def _joined(edits: Iterable[Edit]) -> list[Edit]:
+    """Edits in order. Of two that overlap the filler is the same."""
+    joined: list[Edit] = []
+    for edit in sorted(edits):
+        if joined and edit.start < joined[-1].end:
+            longer = joined[-1].data + edit.data[joined[-1].end - edit.start :]
+            joined[-1] = Edit(joined[-1].start, longer)
+        else:
+            joined.append(edit)
+    return joined
 
 
 def records_of(blocks: Iterable[bytes], kind: str) -> Iterator[tuple[int, bytes]]:
@@ -119,6 +210,12 @@ def record_edits(
         return
     if values is not None:
         values.update(span.value for span in spans)
+    yield from _edits_at(text, spans)
+
+
+def _edits_at(text: str, spans: Sequence[ValueSpan]) -> Iterator[Edit]:
+    if not spans:
+        return
     overwritten = blanked(text, [(span.start, span.end) for span in spans])
     new = overwritten.encode("utf-8", "surrogateescape")
     at = at_byte = 0

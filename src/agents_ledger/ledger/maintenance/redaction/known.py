@@ -4,13 +4,14 @@ ledger, and in a file imported before by their place."""
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from msgspec import Struct
 
 from agents_ledger.ledger.core import SECRETS
 from agents_ledger.ledger.maintenance.redaction.archived_files import record_edits, records_of
 from agents_ledger.ledger.maintenance.redaction.finders import ANY_KIND, any_of, secrets_of_kind
+from agents_ledger.ledger.maintenance.redaction.plan import ANYWHERE_MIN, RedactionPlan
 from agents_ledger.ledger.projection.archive_reader import Edit
 from agents_ledger.model.installation.settings import redaction_key_file
 from agents_ledger.model.secrets.known_values import (
@@ -22,12 +23,6 @@ from agents_ledger.model.secrets.known_values import (
 from agents_ledger.model.secrets.nested_json import Find
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.files import private_key
-
-if TYPE_CHECKING:
-    from agents_ledger.ledger.maintenance.redaction.plan import RedactionPlan
-
-# Content that is as short may be said anywhere: it is kept out of the files it was removed from.
-ANYWHERE_MIN = 40
 
 
 class RedactionKey(NamedTuple):

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from agents_ledger.ledger.maintenance.redaction import rows
-from agents_ledger.ledger.maintenance.redaction.archived_files import FileEdits, Kept, edits_of
+from agents_ledger.ledger.maintenance.redaction.archived_files import (
+    FileContent,
+    FileEdits,
+    Kept,
+    content_edits_of,
+    edits_of,
+)
 from agents_ledger.ledger.maintenance.redaction.finders import any_of, finder_of
-from agents_ledger.ledger.maintenance.redaction.rows import CONTENT, TextChange
+from agents_ledger.ledger.maintenance.redaction.record_contents import CONTENT, Part
+from agents_ledger.ledger.maintenance.redaction.rows import TextChange
 from agents_ledger.ledger.maintenance.redaction.scope import (
     Scope,
     files_of,
     scope_of,
     scope_of_sessions,
 )
-from agents_ledger.ledger.projection.archive_reader import ArchiveReader
+from agents_ledger.ledger.projection.archive_reader import ArchiveReader, TurnRecords
 from agents_ledger.ledger.sessions.lookup import holders
 from agents_ledger.model.reports.redaction import RedactedPlace, RedactionPreview, Selection
 from agents_ledger.model.secrets.detection import masked_secret
 from agents_ledger.model.secrets.known_values import of_values
 from agents_ledger.model.secrets.nested_json import Find
 from agents_ledger.model.turns import to_json
-from agents_ledger.store.database import Transaction
+from agents_ledger.store.database import Transaction, Work
 
 # Content this long is recognised wherever it stands. Shorter content, such as "yes", is overwritten
 # only in files that hold nothing but what is removed.
 DISTINCT_MIN = 24
+# Content that is as short may be said anywhere: it is kept out of the files it was removed from.
+ANYWHERE_MIN = 40
+Records = Mapping[int, TurnRecords]
 
 
 class RedactionPlan(NamedTuple):
@@ -43,29 +54,64 @@ class RedactionPlan(NamedTuple):
         return {change.turn_id for change in self.changes if change.turn_id is not None}
 
     @property
+    def partly(self) -> tuple[str, ...]:
+        """The paths of files in which texts that no row has may be left."""
+        return tuple(sorted(f.file.path for f in self.files.values() if f.is_partly))
+
+    @property
     def families(self) -> tuple[tuple[str, str], ...]:
         """The families of the files, which are derived again; with their source."""
         return tuple(sorted({(f.file.family, f.file.source) for f in self.files.values()}))
 
 
-def plan(tx: Transaction, selection: Selection) -> RedactionPlan:
-    """What a selection would remove."""
+class Wanted(NamedTuple):
+    """What is to be removed: what a search finds in a scope, or all its content."""
+
+    scope: Work[Scope]
+    find: Find | None = None
+
+
+def wanted(selection: Selection) -> Wanted:
+    """What a selection means."""
     find = finder_of(selection) if selection.matches else None
-    return plan_scope(tx, scope_of(tx, selection), find)
+    return Wanted(partial(scope_of, selection=selection), find)
 
 
-def plan_of_sessions(tx: Transaction, labels: Iterable[str]) -> RedactionPlan:
-    """What goes with the content of sessions, if others keep what they share with them."""
-    return plan_scope(tx, scope_of_sessions(tx, labels), None)
+def wanted_of_sessions(labels: Iterable[str]) -> Wanted:
+    """The content of sessions, if others keep what they share with them."""
+    return Wanted(partial(scope_of_sessions, labels=tuple(labels)))
 
 
-def plan_scope(tx: Transaction, scope: Scope, find: Find | None) -> RedactionPlan:
-    """What a search would remove in a scope; without a search, all its content."""
+class SharedFiles(NamedTuple):
+    """The families of files that hold something of a scope and of other turns."""
+
+    families: tuple[tuple[str, str], ...]  # with their source
+    turn_ids: frozenset[str]
+
+
+def shared_files(tx: Transaction, selected: Wanted) -> SharedFiles:
+    """The files whose records have to be told apart, to remove what is wanted."""
+    if selected.find is not None:
+        return SharedFiles((), frozenset())
+    scope = selected.scope(tx)
+    reader = ArchiveReader(lambda work: work(tx))
+    files = [reader.file_by_id(id_) for id_ in files_of(tx, scope) if id_ not in scope.file_ids]
+    families = {(file.family, file.source) for file in files}
+    return SharedFiles(tuple(sorted(families)), scope.turn_ids or frozenset())
+
+
+def plan(tx: Transaction, selected: Wanted, records: Records | None) -> RedactionPlan:
+    """What would be removed. `records` of the turns in files that others share; None: records are
+    not removed with all that they say, only what rows have of them."""
+    scope, find = selected.scope(tx), selected.find
     changes = list(rows.changes(tx, scope, find))
     values = _values(changes)
     reader = ArchiveReader(lambda work: work(tx))
     if find is None:
-        files = _content_in_files(tx, reader, scope, values)
+        files = _content_in_files(tx, reader, scope, values, records)
+        texts = {value for file in files.values() for value in file.values}
+        # What no row has is kept out of copies if it is unmistakable.
+        values = dict.fromkeys((v for v in texts if len(v) >= ANYWHERE_MIN), CONTENT) | values
         return RedactionPlan(scope, tuple(changes), files, values)
     files = _matches_in_files(tx, reader, scope, find, values)
     # A name beside it may tell that it is a secret in one place, and not stand in another.
@@ -96,18 +142,42 @@ def _matches_in_files(
 
 
 def _content_in_files(
-    tx: Transaction, reader: ArchiveReader, scope: Scope, values: dict[str, str]
+    tx: Transaction,
+    reader: ArchiveReader,
+    scope: Scope,
+    values: dict[str, str],
+    records: Records | None,
 ) -> dict[int, FileEdits]:
     everywhere = of_values(value for value in values if len(value) >= DISTINCT_MIN)
     in_own_files = of_values(values)
+    part = _part(tx, scope, values)
     changed = {}
     for file_id in files_of(tx, scope):
-        file = reader.file_by_id(file_id)
-        searched = in_own_files if file_id in scope.file_ids else everywhere
-        edits = edits_of(reader, file, searched, Kept(_ids(tx, file_id)))
+        file, kept = reader.file_by_id(file_id), Kept(_ids(tx, file_id))
+        is_own = file_id in scope.file_ids
+        searched = in_own_files if is_own else everywhere
+        if records is None:
+            edits = edits_of(reader, file, searched, kept)._replace(is_partly=True)
+        else:
+            known = records.get(file_id)
+            # What was imported meanwhile makes another plan, which is not carried out.
+            if known is not None and known.kept_bytes != file.kept_bytes:
+                known = None
+            content = FileContent(searched, kept, is_own, known, part)
+            edits = content_edits_of(reader, file, content)
         if edits.edits:
             changed[file_id] = edits
     return changed
+
+
+def _part(tx: Transaction, scope: Scope, values: Mapping[str, str]) -> Part | None:
+    """The message or call that a scope is about, and what the rest of its turn says."""
+    id_ = scope.message_id or scope.call_id
+    if id_ is None:
+        return None
+    turn = rows.changes(tx, Scope(scope.turn_ids), None)
+    others = {span.value for change in turn for span in change.spans} - values.keys()
+    return Part(id_, frozenset(values), "\0".join(sorted(others)))
 
 
 def _ids(tx: Transaction, file_id: int) -> frozenset[str]:
@@ -127,9 +197,9 @@ def _joined(changes: Iterable[TextChange]) -> list[TextChange]:
     return list(by_place.values())
 
 
-def preview(tx: Transaction, selection: Selection) -> RedactionPreview:
-    """What a selection would remove, for people. No value is shown whole."""
-    planned = plan(tx, selection)
+def preview(tx: Transaction, selected: Wanted, records: Records | None = None) -> RedactionPreview:
+    """What would be removed, for people. No value is shown whole."""
+    planned = plan(tx, selected, records)
     holder_of = holders(tx, sorted(planned.turn_ids))
     places = [_place(change, holder_of) for change in planned.changes]
     sessions = {place.session_label for place in places if place.session_label is not None}

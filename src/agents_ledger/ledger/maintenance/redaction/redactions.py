@@ -15,7 +15,7 @@ from agents_ledger.ledger.maintenance.redaction import archived_files, rows
 from agents_ledger.ledger.maintenance.redaction import plan as planning
 from agents_ledger.ledger.maintenance.redaction.archived_files import Span
 from agents_ledger.ledger.maintenance.redaction.known import remember
-from agents_ledger.ledger.maintenance.redaction.plan import RedactionPlan
+from agents_ledger.ledger.maintenance.redaction.plan import Records, RedactionPlan, Wanted
 from agents_ledger.ledger.projection.archive_reader import ArchiveReader, Edit
 from agents_ledger.ledger.search import index, index_queue
 from agents_ledger.model.errors import NotFound, Refused
@@ -23,7 +23,7 @@ from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.imports.sources import Renaming
 from agents_ledger.model.reports.redaction import Redaction, RedactionPreview, Selection
 from agents_ledger.model.turns import to_json
-from agents_ledger.store.database import Row, Transaction, Work
+from agents_ledger.store.database import Row, Transaction
 
 HASH_BYTES = 32
 
@@ -35,11 +35,15 @@ class _Done(NamedTuple):
 
 class _Request(NamedTuple):
     core: Core
-    plan: Work[RedactionPlan]
+    wanted: Wanted
     described: dict[str, str]
     reason: str
     actor: str
-    is_match: bool  # values are searched for; otherwise all content goes
+
+    @property
+    def is_match(self) -> bool:
+        """Whether values are searched for; otherwise all content goes."""
+        return self.wanted.find is not None
 
 
 class _Prepared(NamedTuple):
@@ -47,6 +51,7 @@ class _Prepared(NamedTuple):
 
     edits: dict[int, tuple[Edit, ...]]
     renamings: list[Renaming]
+    records: Records | None
 
 
 class Redactions:
@@ -58,7 +63,9 @@ class Redactions:
     def preview(self, selection: Selection) -> RedactionPreview:
         """What a selection would remove. No value is in it whole."""
         selection.check()
-        return self._core.db.read(lambda tx: planning.preview(tx, selection))
+        wanted = planning.wanted(selection)
+        prepared = self._prepared(wanted)
+        return self._core.db.read(lambda tx: planning.preview(tx, wanted, prepared.records))
 
     def redact(self, selection: Selection, *, reason: str, actor: str) -> Redaction:
         """Remove what is selected, in one transaction, then from free pages and the log.
@@ -66,43 +73,48 @@ class Redactions:
         NotFound if nothing matches. Backups and copies made before still have it.
         """
         selection.check()
-        planning_ = partial(planning.plan, selection=selection)
-        return self._remove(planning_, selection.described(), reason, actor, selection.matches)
+        wanted = planning.wanted(selection)
+        return self._remove(wanted, selection.described(), reason, actor)
 
     def redact_sessions(self, labels: Iterable[str], *, reason: str, actor: str) -> Redaction:
         """Remove the content of sessions; what others share with them stays."""
         among = sorted(labels)
         described = {"sessions": ", ".join(among)}
-        return self._remove(
-            partial(planning.plan_of_sessions, labels=among), described, reason, actor, False
-        )
+        return self._remove(planning.wanted_of_sessions(among), described, reason, actor)
 
     def _remove(
-        self,
-        plan: Work[RedactionPlan],
-        described: dict[str, str],
-        reason: str,
-        actor: str,
-        is_match: bool,
+        self, wanted: Wanted, described: dict[str, str], reason: str, actor: str
     ) -> Redaction:
         if not reason.strip():
             raise Refused("a redaction needs a reason", "Say why, without the value itself.")
         self._core.recover_if_due()
-        request = _Request(self._core, plan, described, reason, actor, is_match)
+        request = _Request(self._core, wanted, described, reason, actor)
         done = None
         while done is None:  # until no import changed the files in between
             done = self._core.db.write(
-                partial(_redact, request=request, prepared=self._prepared(plan))
+                partial(_redact, request=request, prepared=self._prepared(wanted))
             )
         self._core.forget_read()
         self._core.derive_again(done.families)
         self.finish()
         return self.find(done.redaction_id)
 
-    def _prepared(self, plan: Work[RedactionPlan]) -> _Prepared:
-        planned = self._core.db.read(plan)
+    def _prepared(self, wanted: Wanted) -> _Prepared:
+        shared = self._core.db.read(partial(planning.shared_files, selected=wanted))
+        records = self._core.records_of_turns(shared.families, shared.turn_ids)
+        prepared, keeps_tree = self._prepared_with(wanted, records)
+        if wanted.find is None and not keeps_tree:
+            # Something that the source reads structure from would go: only what rows have goes.
+            prepared, _ = self._prepared_with(wanted, None)
+        return prepared
+
+    def _prepared_with(self, wanted: Wanted, records: Records | None) -> tuple[_Prepared, bool]:
+        """What follows from the records, and whether they would still give the same tree."""
+        planned = self._core.db.read(partial(planning.plan, selected=wanted, records=records))
         edits = {file_id: file.edits for file_id, file in planned.files.items()}
-        return _Prepared(edits, self._core.renamings(planned.families, edits))
+        renamings = self._core.renamings(planned.families, edits)
+        known = [renaming for renaming in renamings if renaming is not None]
+        return _Prepared(edits, known, records), None not in renamings
 
     def finish(self) -> bool:
         """Bring the index up to date, and clear free pages and the log of what was removed; False
@@ -148,12 +160,15 @@ def _redaction(row: Row) -> Redaction:
 
 def _redact(tx: Transaction, request: _Request, prepared: _Prepared) -> _Done | None:
     tx.run("lock_projection")
-    planned = request.plan(tx)
+    planned = planning.plan(tx, request.wanted, prepared.records)
     if {file_id: file.edits for file_id, file in planned.files.items()} != prepared.edits:
         return None
     if not planned.changes and not planned.files:
         raise NotFound("nothing in the ledger matches", "Check it with --dry-run.")
-    redaction_id = begin(tx, request.described, request.reason, request.actor)
+    described = request.described
+    if planned.partly:
+        described = described | {"partly": ", ".join(planned.partly)}
+    redaction_id = begin(tx, described, request.reason, request.actor)
     _apply(tx, planned, redaction_id, request)
     for renaming in prepared.renamings:
         _keep_ids(tx, renaming)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
+from agents_ledger.ledger.maintenance.redaction.record_contents import CONTENT
 from agents_ledger.ledger.maintenance.redaction.scope import Scope
 from agents_ledger.model.secrets.nested_json import (
     Find,
@@ -25,7 +26,6 @@ from agents_ledger.store.tables.texts import (
     write_text,
 )
 
-CONTENT = "content"  # the kind of what is removed because of where it stands
 # Where the scope is whole turns, sessions, projects or personas, these are their content; the rest
 # is the skeleton that stays: ids, times, names of tools, paths of files, numbers of tokens.
 _CONTENT_COLUMNS = {
