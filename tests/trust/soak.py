@@ -61,6 +61,8 @@ JOBS = (
     Job("HTTP requests", "requests", "requests", 20_000, 1_000),
     Job("brawl", "brawl", "rounds", 1_000, 25),
     Job("brawl, server", "brawl", "rounds", 300, 8, "postgres"),
+    Job("killed redactions", "redactions", "redactions", 1_000, 40),
+    Job("killed redactions, server", "redactions", "redactions", 200, 12, "postgres"),
     Job("interrupts", "interrupts", "interrupts", 40_000, 2_000),
     Job("interrupts, server", "interrupts", "interrupts", 10_000, 500, "postgres"),
     Job("failovers", "failovers", "failovers", 200, 5, programs=cluster.PROGRAMS),
