@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
@@ -14,6 +14,7 @@ from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection.archive_reader import Edit, RecordPlace, TurnRecords
 from agents_ledger.model.ids import as_id
 from agents_ledger.model.imports.sources import Derivation, Renaming, SourceFile
+from agents_ledger.model.turns import Turn
 
 
 def derive_again(ledger: Ledger, families: Iterable[tuple[str, str]]) -> None:
@@ -30,9 +31,11 @@ def renamings(
     ledger: Ledger,
     families: Iterable[tuple[str, str]],
     edits: Mapping[int, Sequence[Edit]],
+    *,
+    compares_steps: bool,
 ) -> list[Renaming | None]:
     """What the ids of these families would stand for if their files were overwritten so; None for
-    a family that would give another tree."""
+    a family that would give another tree, or other kinds of steps in it if these are compared."""
     found: list[Renaming | None] = []
     outlined: set[str] = set()
     for family, name in families:
@@ -41,11 +44,25 @@ def renamings(
             continue
         importer = Importer(ledger)
         files, before = importer.outline(source, family)
+        steps = _steps(before) if compares_steps else []
         importer.sources.edits = edits
         _, after = importer.outline(source, family)
         outlined |= {file.family for file in files}
-        found.append(renaming(Outline.of(before), Outline.of(after)))
+        is_same = not compares_steps or _steps(after) == steps
+        found.append(renaming(Outline.of(before), Outline.of(after)) if is_same else None)
     return found
+
+
+def _steps(derivation: Derivation) -> list[int]:
+    """What kinds of messages and calls each turn has, as a hash."""
+    return [hash(tuple(_kinds(turn.build()))) for turn in derivation.turns]
+
+
+def _kinds(turn: Turn) -> Iterator[tuple[str, ...]]:
+    for message in turn.messages:
+        yield message.role, message.source or ""
+    for call in turn.tool_calls:
+        yield call.tool_name, call.status
 
 
 def records_of_turns(

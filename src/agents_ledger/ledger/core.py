@@ -243,16 +243,20 @@ class Core:
             derive_again(Ledger(self), families)
 
     def renamings(
-        self, families: Sequence[tuple[str, str]], edits: Mapping[int, Sequence[Edit]]
+        self,
+        families: Sequence[tuple[str, str]],
+        edits: Mapping[int, Sequence[Edit]],
+        *,
+        compares_steps: bool = False,
     ) -> list[Renaming | None]:
         """What the ids of families would stand for if their files were overwritten so; None for
-        a family that would give another tree."""
+        a family that would give another tree, or other kinds of steps if these are compared."""
         if not families:
             return []
         from agents_ledger.importers.rederiving import renamings
         from agents_ledger.ledger.ledger import Ledger
 
-        return renamings(Ledger(self), families, edits)
+        return renamings(Ledger(self), families, edits, compares_steps=compares_steps)
 
     def records_of_turns(
         self, families: Sequence[tuple[str, str]], turn_ids: frozenset[str]

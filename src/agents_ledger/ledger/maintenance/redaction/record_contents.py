@@ -23,15 +23,19 @@ _FREE_KEY = re.compile(
 )
 _WORD_KEY = re.compile(
     "(?:sub|content)?type|kind|role|status|level|(?:permission)?mode|phase|trigger|operation|origin"
-    "|source|state|(?:stop)?reason|(?:cli)?version|modelprovider|table"
+    "|source|state|(?:stop)?reason|(?:cli)?version|modelprovider|table|recipient|channel"
 )
 _WORD = re.compile(r"[A-Za-z0-9][\w.:/-]{0,40}")
 _ID_KEY = re.compile(r"(?:^|_)(?:uu)?ids?$|(?:Uu|UU)?(?:Id|ID)s?$|^(?:parent|children)$|Uuids?$")
 _ID = re.compile(r"[\w.:@/-]{1,200}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?")
-# By these marks sources tell what a program wrote from what a person did.
-_MARK = re.compile(r"</?[a-z]+(?:-[a-z]+)+>|\[Request interrupted by user[a-z ]*\]?")
+# By these marks sources tell what a program wrote from what a person did: tags in a text that
+# begins with one, and the beginnings of some texts.
+_TAG = re.compile(
+    r"</?(?:[a-z]+(?:[-_][a-z]+)+|skill|task|feedback|answer|image|permissions)(?=[\s>])>?"
+)
+_BEGINNING = re.compile(r"\[Request interrupted by user[a-z ]*\]?|# AGENTS\.md instructions")
 _Place = Callable[[int], int]
 
 
@@ -87,7 +91,7 @@ def _leaf(
         yield from _leaves(value, ids, within, is_free=True, depth=depth + 1)
         return
     spans, start = [], 0
-    for mark in _MARK.finditer(value):
+    for mark in _marks(value):
         spans.append((start, mark.start()))
         start = mark.end()
     spans.append((start, len(value)))
@@ -100,6 +104,13 @@ def _leaf(
             if value[first:last].strip("*")
         ),
     )
+
+
+def _marks(value: str) -> Iterator[re.Match[str]]:
+    if beginning := _BEGINNING.match(value):
+        yield beginning
+    elif _TAG.match(value.lstrip()):
+        yield from _TAG.finditer(value)
 
 
 def _is_structure(key: str, value: str) -> bool:

@@ -112,7 +112,9 @@ class Redactions:
         """What follows from the records, and whether they would still give the same tree."""
         planned = self._core.db.read(partial(planning.plan, selected=wanted, records=records))
         edits = {file_id: file.edits for file_id, file in planned.files.items()}
-        renamings = self._core.renamings(planned.families, edits)
+        renamings = self._core.renamings(
+            planned.families, edits, compares_steps=wanted.find is None
+        )
         known = [renaming for renaming in renamings if renaming is not None]
         return _Prepared(edits, known, records), None not in renamings
 
