@@ -9,7 +9,7 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
 from tests.contract.test_redaction import left
-from tests.importers.claude_log import Log, text, tool
+from tests.importers.claude_log import SESSION, Log, text, tool
 from tests.importers.codex_log import Rollout
 from tests.importers.helping import import_paths, result
 from tests.importers.test_redacted_sources import archived, label_of, redact, write
@@ -129,3 +129,58 @@ def test_what_the_screen_was_shown_of_a_call_goes_with_it(ledger: Ledger, tmp_pa
     redact(ledger, call=f"{middle_turn(ledger)}/toolu_1")
 
     assert f'"id": "{SHOWN}"'.encode() not in archived(ledger)
+
+
+def test_words_that_are_structure_elsewhere_stay_structure(ledger: Ledger, tmp_path: Path) -> None:
+    log = Rollout(tmp_path / "logs")
+    log.start(1)
+    log.user(f"<environment_context>\n  <shell>{PROMPT}</shell>\n</environment_context>")
+    log.ask("search")
+    log.call("call_1", "tool_search", output="result", query="function_call")
+    log.say("completed")
+    log.end(1)
+    import_paths(ledger, log.save())
+    before = ids(ledger)
+    kinds = "SELECT role, source FROM messages ORDER BY sequence"
+    roles = ledger.query(kinds)[1]
+
+    redact(ledger, session=label_of(ledger))
+
+    assert ids(ledger) == before
+    assert ledger.query(kinds)[1] == roles
+    assert ledger.query("SELECT tool_name, params_json, result_json FROM tool_calls")[1] == [
+        ("tool_search", '{"query": "*************"}', '"******"')
+    ]
+    check_gone(ledger, (PROMPT, '"text": "completed"', '"message": "search"'), ())
+
+
+def test_only_what_no_other_session_has_goes_with_a_session(ledger: Ledger, tmp_path: Path) -> None:
+    log = claude(tmp_path / "logs")
+    import_paths(ledger, write(log))
+    fork = Log(tmp_path / "logs", SESSION.replace("1", "2"))
+    fork.lines = [line.replace(SESSION, fork.session) for line in log.lines[:2]]
+    fork.last = log.uuids[1]
+    fork.user("x1", CALLED, cwd="/home/dev/else", toolUseResult=PRINTED)
+    fork.assistant("x2", text(SHOWN), cwd="/home/dev/else")
+    import_paths(ledger, write(fork))
+    before = ids(ledger)
+
+    redact(ledger, project="/home/dev/else")
+
+    [file] = [f for f in ledger.sources.all_files() if fork.session in f.path]
+    data = b"".join(ledger.sources.stream(file.id))
+    assert [w for w in (CALLED, PRINTED, SHOWN) if w.encode() in data] == []
+    assert AROUND.encode() in data
+    assert ids(ledger) == before
+    assert CALLED.encode() in archived(ledger)  # in the other session
+
+
+def test_what_could_not_be_read_is_reported(ledger: Ledger, tmp_path: Path) -> None:
+    log = claude(tmp_path / "logs")
+    log.lines.append('{"type": "user", "broken ')
+    path = write(log)
+    import_paths(ledger, path)
+
+    redact(ledger, session=label_of(ledger))
+
+    assert ledger.redactions.latest()[0].selection["partly"] == str(path)

@@ -58,11 +58,11 @@ def _steps(derivation: Derivation) -> list[int]:
     return [hash(tuple(_kinds(turn.build()))) for turn in derivation.turns]
 
 
-def _kinds(turn: Turn) -> Iterator[tuple[str, ...]]:
+def _kinds(turn: Turn) -> Iterator[str]:
     for message in turn.messages:
-        yield message.role, message.source or ""
-    for call in turn.tool_calls:
-        yield call.tool_name, call.status
+        yield f"{message.role} of {message.source}"
+    for call in turn.tool_calls:  # a status may be what the text of a result says
+        yield call.tool_name
 
 
 def records_of_turns(

@@ -101,14 +101,16 @@ def content_edits_of(reader: ArchiveReader, file: SourceFile, content: FileConte
     is_own = _ownership(file, content)
     for start, data in records_of(reader.stream(file.id), file.kind):
         text = data.decode("utf-8", "surrogateescape")
-        spans = [s for s in value_spans(text, content.find) if not content.kept.has(text, s)]
+        said: list[ValueSpan] | None = None
         if is_own(start):
             said = content_spans(text, content.kept.ids, content.part)
-            is_text = content.is_whole and file.kind == "document"
-            if said is None and is_text:  # an output in a file of its own
+            if said is None and content.is_whole and file.kind == "document":
+                # An output in a file of its own.
                 said = [ValueSpan(0, len(text), CONTENT, text)] if text.strip("*") else []
             is_partly |= said is None and file.kind == "lines" and bool(text.strip("* \r"))
-            spans += said or []
+        spans = said or []
+        if said is None or content.part is not None:
+            spans += [s for s in value_spans(text, content.find) if not content.kept.has(text, s)]
         values.update(span.value for span in spans)
         edits += (Edit(start + e.start, e.data) for e in _edits_at(text, sorted(set(spans))))
     if file.kind == "document" and not content.is_whole:

@@ -52,6 +52,7 @@ class _Prepared(NamedTuple):
     edits: dict[int, tuple[Edit, ...]]
     renamings: list[Renaming]
     records: Records | None
+    keeps_tree: bool  # the overwritten records give the same turns with the same steps
 
 
 class Redactions:
@@ -102,21 +103,22 @@ class Redactions:
     def _prepared(self, wanted: Wanted) -> _Prepared:
         shared = self._core.db.read(partial(planning.shared_files, selected=wanted))
         records = self._core.records_of_turns(shared.families, shared.turn_ids)
-        prepared, keeps_tree = self._prepared_with(wanted, records)
-        if wanted.find is None and not keeps_tree:
-            # Something that the source reads structure from would go: only what rows have goes.
-            prepared, _ = self._prepared_with(wanted, None)
-        return prepared
+        prepared = self._prepared_with(wanted, records)
+        if wanted.find is not None or prepared.keeps_tree:
+            return prepared
+        # Something that the source reads structure from would go. If that stays where only what
+        # rows have is removed, the records keep the rest.
+        cautious = self._prepared_with(wanted, None)
+        return cautious if cautious.keeps_tree else prepared
 
-    def _prepared_with(self, wanted: Wanted, records: Records | None) -> tuple[_Prepared, bool]:
-        """What follows from the records, and whether they would still give the same tree."""
+    def _prepared_with(self, wanted: Wanted, records: Records | None) -> _Prepared:
         planned = self._core.db.read(partial(planning.plan, selected=wanted, records=records))
         edits = {file_id: file.edits for file_id, file in planned.files.items()}
         renamings = self._core.renamings(
             planned.families, edits, compares_steps=wanted.find is None
         )
         known = [renaming for renaming in renamings if renaming is not None]
-        return _Prepared(edits, known, records), None not in renamings
+        return _Prepared(edits, known, records, keeps_tree=None not in renamings)
 
     def finish(self) -> bool:
         """Bring the index up to date, and clear free pages and the log of what was removed; False
@@ -170,6 +172,8 @@ def _redact(tx: Transaction, request: _Request, prepared: _Prepared) -> _Done | 
     described = request.described
     if planned.partly:
         described = described | {"partly": ", ".join(planned.partly)}
+    if not prepared.keeps_tree and not request.is_match:
+        described = described | {"changed": "steps of imported turns"}
     redaction_id = begin(tx, described, request.reason, request.actor)
     _apply(tx, planned, redaction_id, request)
     for renaming in prepared.renamings:
