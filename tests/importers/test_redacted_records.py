@@ -135,7 +135,12 @@ def test_words_that_are_structure_elsewhere_stay_structure(ledger: Ledger, tmp_p
     log = Rollout(tmp_path / "logs")
     log.start(1)
     log.user(f"<environment_context>\n  <shell>{PROMPT}</shell>\n</environment_context>")
-    log.ask("search")
+    image = [{"type": "input_text", "text": f"<image name={PROMPT}>"}]
+    image += [{"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}]
+    image += [{"type": "input_text", "text": "</image>"}]
+    image += [{"type": "input_text", "text": "search"}]
+    log.item("message", role="user", content=image)
+    log.event("user_message", message="search", images=[])
     log.call("call_1", "tool_search", output="result", query="function_call")
     log.say("completed")
     log.end(1)

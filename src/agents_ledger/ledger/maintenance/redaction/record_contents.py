@@ -33,7 +33,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?")
 # By these marks sources tell what a program wrote from what a person did: tags in a text that
 # begins with one, and the beginnings of some texts.
 _TAG = re.compile(
-    r"</?(?:[a-z]+(?:[-_][a-z]+)+|skill|task|feedback|answer|image|permissions)(?=[\s>])>?"
+    r"<image name=|>\Z"
+    r"|</?(?:[a-z]+(?:[-_][a-z]+)+|skill|task|feedback|answer|image|permissions)(?=[\s>])>?"
 )
 _BEGINNING = re.compile(r"\[Request interrupted by user[a-z ]*\]?|# AGENTS\.md instructions")
 _Place = Callable[[int], int]
