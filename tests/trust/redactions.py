@@ -23,7 +23,7 @@ from tests.trust.harness import Options, Outcome
 from tests.trust.server import some_server, with_schema
 
 AT_ONCE = 4  # values of a round
-LONGEST_S = 3.0
+LONGEST_S = 1.2
 BEGUN, ENDED = "begun", "ended"
 KILLED = "rounds killed"
 KILLED_IN_ONE = "of these, in the middle of a redaction"
